@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..analysis.index_polynomials import Polynomial, atoms, definitions, plus, polynomial, scale, split, times
-from ..ir import build as b
-from ..ir import folding
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, blocks, expressions, touches, walk_stmts
 from ..ir.types import F32, F64, I32, I64, U32, Scalar
@@ -325,8 +324,8 @@ class AccessInversion:
         """An element with the factors, where no thread has an index like it."""
         index: ir.Expr = b.zero(I32)
         for axis in sorted((a for a in range(3) if slopes[a]), key=lambda a: _order(slopes[a]), reverse=True):
-            index = folding.binary("+", index, folding.binary("*", written(slopes[axis]), self.sender[axis], I32), I32)
-        return Target(lane, (), folding.binary("+", index, written(dict(rest)), I32))
+            index = b.binary("+", index, b.binary("*", written(slopes[axis]), self.sender[axis], I32), I32)
+        return Target(lane, (), b.binary("+", index, written(dict(rest)), I32))
 
     def closure(self, index: ir.Expr) -> tuple[ir.Let, ...] | None:
         """The definitions, in order, that lead from a thread's index and parameters to an index; None if others do."""
@@ -396,7 +395,7 @@ def _adds(block: ir.Block, loops: tuple[ir.For | ir.While, ...] = (), conditions
                 yield _Add(stmt, loops, conditions)
             case ir.If(condition=c, then=x, otherwise=y):
                 yield from _adds(x, loops, (*conditions, c))
-                yield from _adds(y, loops, (*conditions, folding.negate(c)))
+                yield from _adds(y, loops, (*conditions, b.negate(c)))
             case ir.For() | ir.While():
                 for inner in blocks(stmt):
                     yield from _adds(inner, (*loops, stmt), conditions)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..analysis.uniformity import is_thread
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir.nodes import Accumulate, Assign, Block, Buffer, Constant, Expr, For, How, If, Let, Stmt, Var, While, variables, walk
 from ..ir.rewrite import Names, blocks, defined, edit, expressions, spelled, walk_stmts
 from ..ir.types import F32, F64

@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from ..errors import UnsupportedError
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, blocks, edit, touches, walk_stmts
 from ..ir.types import F64, I64, Space

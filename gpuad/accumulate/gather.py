@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..analysis.index_polynomials import plus, polynomial, scale
-from ..ir import build as b
-from ..ir import folding
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import (
     Names,
@@ -256,7 +255,7 @@ def _chosen(block: ir.Block) -> ir.Block:
         stmt = map_blocks(stmt, _chosen)
         if isinstance(stmt, ir.If) and _only_chooses(stmt):
             out += (*stmt.then, *stmt.otherwise)
-            out += [ir.Let(m.var, folding.select(stmt.condition, m.then, m.otherwise), span=stmt.span) for m in stmt.merges]
+            out += [ir.Let(m.var, b.select(stmt.condition, m.then, m.otherwise), span=stmt.span) for m in stmt.merges]
         else:
             out.append(stmt)
     return tuple(out)
@@ -358,8 +357,8 @@ def indices(gathered: Gather, sides: Sides, wanted: Collection[ir.Var]) -> tuple
     out = []
     for axis, own, first, before in zip(AXES, gathered.own, gathered.first, sides.before, strict=True):
         if own in wanted:
-            here = folding.cast(global_index(axis), I32)
-            out.append(ir.Let(own, folding.binary("+", here, first, I32) if before else here))
+            here = b.cast(global_index(axis), I32)
+            out.append(ir.Let(own, b.binary("+", here, first, I32) if before else here))
     return tuple(out)
 
 
@@ -468,7 +467,7 @@ def _solution(gathered: Gather, move: Move) -> dict[ir.Var, ir.Expr]:
     for own, digit, shift in zip(gathered.own, move.solved, move.shift, strict=True):
         if digit is not None:
             sender = written(plus({(own,): 1}, scale(polynomial(shift, {}), -1)), own)
-            found[digit] = folding.cast(sender, digit.type)
+            found[digit] = b.cast(sender, digit.type)
     return found
 
 

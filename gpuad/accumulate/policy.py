@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir.nodes import Accumulate, Atomic, Block, Buffer, Call, Expr, How, Load, Stmt, Store, Take
 from ..ir.rewrite import map_blocks, map_expr, map_exprs, touches, walk_stmts
 

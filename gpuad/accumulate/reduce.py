@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..analysis.uniformity import is_thread, is_uniform, steering, uniform
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, assigned_vars, blocks, bound, defined, edit, heads, map_blocks, spelled, walk_stmts
 from ..ir.types import F32, F64, Space

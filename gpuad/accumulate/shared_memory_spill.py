@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..ad.stack_layout import block_number, thread_in_block, threads_in_block
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir.nodes import Alloc, Barrier, Binary, Block, Buffer, For, Kernel, Let, Stmt, Store, Var
 from ..ir.rewrite import Names, map_blocks
 from ..ir.shared import shared_arrays, size

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from ..analysis.activity import Activity, differentiable
 from ..errors import UnsupportedError
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir.nodes import Binary, Block, Call, Carried, Cast, Constant, Expr, For, LaunchIndex, Let, Select, Shuffle, Stmt, Unary, Var
 from ..ir.rewrite import Names
 from ..ir.types import BOOL, I32, U32, Scalar

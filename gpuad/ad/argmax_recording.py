@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ..analysis.to_be_recorded import bound_in
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.folding import FALSE, integer, logical
 from ..ir.rewrite import (

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir.functions import STEPS
 from ..ir.nodes import Call, Expr, Var
 from ..ir.types import BOOL

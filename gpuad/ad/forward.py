@@ -22,7 +22,7 @@ from ..analysis.atomic_extrema import spoken
 from ..analysis.index_polynomials import definitions, occurs
 from ..analysis.to_be_recorded import bound_in
 from ..errors import UnsupportedError
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.functions import EXTREMA, bits
 from ..ir.rewrite import Names, blocks, map_expr, map_stmt_exprs, touches

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from ..analysis.index_polynomials import occurs
 from ..analysis.to_be_recorded import ToBeRecorded, bound_in
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.functions import EXTREMA
 from ..ir.rewrite import Names, blocks, defined, walk_stmts

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from ..analysis.min_cut import SINK, SOURCE, Node, minimum_cut
 from ..analysis.to_be_recorded import Order
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, Constant, For, If, Kernel, Load, Stmt, Store, Take, While
 from ..ir.rewrite import (

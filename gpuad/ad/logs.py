@@ -25,8 +25,7 @@ from ..analysis.activity import Activity
 from ..analysis.index_polynomials import atoms, definitions, occurs, plus, polynomial, scale
 from ..analysis.to_be_recorded import bound_in
 from ..errors import UnsupportedError
-from ..ir import build as b
-from ..ir import folding
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.functions import EXTREMA, bits, bits_type, replaces
 from ..ir.rewrite import Names, blocks, edit, expressions, map_blocks, walk_stmts
@@ -56,7 +55,7 @@ class Numbering:
 
     def at(self, iteration: ir.Expr) -> ir.Expr:
         """Where the element of this thread for an iteration is."""
-        return folding.binary("+", folding.binary("*", iteration, self.threads, I64), self.thread, I64)
+        return b.binary("+", b.binary("*", iteration, self.threads, I64), self.thread, I64)
 
 
 def numbering(names: Names) -> Numbering:
@@ -112,7 +111,7 @@ def log_of(stmt: ir.Stmt, log: ir.Buffer, loops: tuple[ir.For | ir.While, ...], 
         done = _iteration(loop)
         if number is not None:
             trips = _trips(stmt, loop, loops[:position], lets)
-            number = folding.binary("+", folding.binary("*", number, trips, I64), done, I64)
+            number = b.binary("+", b.binary("*", number, trips, I64), done, I64)
         else:
             number = done
         counted.append(loop)
@@ -124,8 +123,8 @@ def log_of(stmt: ir.Stmt, log: ir.Buffer, loops: tuple[ir.For | ir.While, ...], 
 
 def _iteration(loop: ir.For) -> ir.Expr:
     """The number of iterations before this one."""
-    var, start, step = (folding.cast(e, I64) for e in (loop.var, loop.start, loop.step))
-    return folding.binary("/", folding.binary("-", var, start, I64), step, I64)
+    var, start, step = (b.cast(e, I64) for e in (loop.var, loop.start, loop.step))
+    return b.binary("/", b.binary("-", var, start, I64), step, I64)
 
 
 def _trips(stmt: ir.Stmt, loop: ir.For, outer: tuple[ir.For | ir.While, ...], lets: Lets) -> ir.Expr:
@@ -138,20 +137,20 @@ def _trips(stmt: ir.Stmt, loop: ir.For, outer: tuple[ir.For | ir.While, ...], le
             "release",
             stmt.span,
         )
-    start, stop, step = (folding.cast(e, I64) for e in (loop.start, loop.stop, loop.step))
-    length = folding.binary("-", stop, start, I64)
+    start, stop, step = (b.cast(e, I64) for e in (loop.start, loop.stop, loop.step))
+    length = b.binary("-", stop, start, I64)
     if step == ir.Constant(1, I64):
         return length
     down = isinstance(loop.step, ir.Constant) and loop.step.value < 0
-    last = folding.binary("-", length, ir.Constant(-1 if down else 1, I64), I64)
-    return folding.binary("+", folding.binary("/", last, step, I64), ir.Constant(1, I64), I64)
+    last = b.binary("-", length, ir.Constant(-1 if down else 1, I64), I64)
+    return b.binary("+", b.binary("/", last, step, I64), ir.Constant(1, I64), I64)
 
 
 def _all_threads() -> ir.Expr:
     """The number of threads of the launch."""
-    result: ir.Expr = folding.cast(ir.LaunchIndex("gridDim", "x"), I64)
+    result: ir.Expr = b.cast(ir.LaunchIndex("gridDim", "x"), I64)
     for name, axis in (("gridDim", "y"), ("gridDim", "z"), ("blockDim", "x"), ("blockDim", "y"), ("blockDim", "z")):
-        result = ir.Binary("*", result, folding.cast(ir.LaunchIndex(name, axis), I64), I64)
+        result = ir.Binary("*", result, b.cast(ir.LaunchIndex(name, axis), I64), I64)
     return result
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from ..analysis.activity import Activity
 from ..analysis.to_be_recorded import ToBeRecorded
 from ..errors import UnsupportedError
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.functions import EXTREMA, bits
 from ..ir.rewrite import Names, edit, walk_stmts

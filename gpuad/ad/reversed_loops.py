@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ..analysis.index_polynomials import Polynomial, atoms, constant, definitions, occurs, polynomial, split, strides
 from ..analysis.to_be_recorded import bound_in
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.nodes import Binary, Block, Constant, Expr, For, If, Let, Merge, Stmt, Var, variables
 from ..ir.rewrite import assigned_vars, expressions, map_blocks, substitute, substituted, walk_stmts

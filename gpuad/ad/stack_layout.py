@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from ..analysis.trip_counts import constant_trips
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, blocks, edit, walk_stmts
 from ..ir.types import I32, I64, Space

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from ..ir.folding import computed, wrapped
-from ..ir.nodes import Binary, Cast, Constant, Expr, For, LaunchIndex, Let, Select, Unary, Var, While, variables, walk
+from ..ir.folding import evaluated, integer, whole
+from ..ir.nodes import Constant, Expr, For, LaunchIndex, Let, Var, While, variables, walk
 from ..ir.rewrite import is_short, map_expr
-from ..ir.types import Scalar
 
 Known: TypeAlias = "Callable[[Expr], int | None]"  # the value of a Var from before the loop, or of an index of the launch
 Values: TypeAlias = "Mapping[Expr, int]"
@@ -80,26 +79,4 @@ def _resolved(expr: Expr, lets: Mapping[Var, Expr]) -> Expr:
 
 def _value(expr: Expr, values: Values) -> int | None:
     """The value of an integer, or of a truth, as the kernel computes it; None where that is not known, or not defined."""
-    match expr:
-        case Constant(value=v) if not expr.type.is_float:
-            return int(v)
-        case Var() | LaunchIndex():
-            return values.get(expr)
-        case Cast(operand=a) if not a.type.is_float and not expr.type.is_float:
-            value = _value(a, values)
-            return None if value is None else wrapped(value, expr.type)
-        case Unary(op=op, operand=a) if not a.type.is_float:
-            return _of_one(op, _value(a, values), expr.type)
-        case Binary(op=op, left=a, right=z) if not a.type.is_float:
-            left, right = _value(a, values), _value(z, values)
-            return None if left is None or right is None else computed(op, left, right, expr.type)
-        case Select(condition=c, then=a, otherwise=z):
-            holds = _value(c, values)
-            return None if holds is None else _value(a if holds else z, values)
-    return None
-
-
-def _of_one(op: str, value: int | None, kind: Scalar) -> int | None:
-    if value is None or op not in ("-", "~", "!"):
-        return None
-    return int(not value) if op == "!" else wrapped(-value if op == "-" else ~value, kind)
+    return whole(evaluated(expr, {leaf: integer(value, leaf.type) for leaf, value in values.items()}))

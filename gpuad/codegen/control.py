@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..ir.folding import negate
 from ..ir.nodes import Binary, Carried, Constant, Expr, For, If, Merge, Select, Var, While, variables
 from ..ir.types import U64
-from .folded import negated
 from .scopes import INDENT, Scopes
 
 
@@ -40,7 +40,7 @@ class Control(Scopes):
         self.forget(stmt)
         condition = stmt.condition
         if not then:
-            then, otherwise, condition = otherwise, [], negated(condition)
+            then, otherwise, condition = otherwise, [], negate(condition)
         if then:
             self.two_sides(self.expressions.text(condition), then, otherwise, stmt)
 
@@ -199,7 +199,7 @@ class Control(Scopes):
         self.line("while (true) {", stmt.note)
         self.open()
         self.block(stmt.header)
-        self.line(f"if ({self.expressions.text(negated(stmt.condition))}) break;")
+        self.line(f"if ({self.expressions.text(negate(stmt.condition))}) break;")
         self.block(stmt.body)
         self.assign_all(ends)
         self.close()

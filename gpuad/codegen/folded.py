@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
+from ..ir.folding import negate
 from ..ir.rewrite import Rewrite, assigned_vars, is_short, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import I32, Space, value_type
 
@@ -399,7 +400,7 @@ def _pruned(stmt: ir.Stmt, after: Counter[ir.Var]) -> ir.Stmt | None:
         case ir.If(merges=merges):
             stmt = replace(stmt, merges=tuple(m for m in merges if after[m.var]))
             if not stmt.merges and not stmt.then:
-                return replace(stmt, condition=negated(stmt.condition), then=stmt.otherwise, otherwise=()) if stmt.otherwise else None
+                return replace(stmt, condition=negate(stmt.condition), then=stmt.otherwise, otherwise=()) if stmt.otherwise else None
         case ir.For(body=(), carried=()):
             return None
         case ir.For() | ir.While():
@@ -412,16 +413,3 @@ def _live_carried(stmt: ir.For | ir.While, after: Counter[ir.Var]) -> tuple[ir.C
     inside = Uses().of(replace(stmt, carried=tuple(replace(c, init=c.var) for c in stmt.carried)))
     own = {c.var: sum(v == c.var for v in ir.variables(c.next)) + 1 for c in stmt.carried}
     return tuple(c for c in stmt.carried if after[c.result] or inside[c.var] > own[c.var])
-
-
-_INVERSE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
-
-
-def negated(condition: ir.Expr) -> ir.Expr:
-    """The opposite of a condition. Comparisons of floats other than == and != are not turned round: both are false for NaN."""
-    match condition:
-        case ir.Unary(op="!", operand=a):
-            return a
-        case ir.Binary(op=op, left=a) if op in ("==", "!=") or (op in _INVERSE and not a.type.is_float):
-            return replace(condition, op=_INVERSE[op])
-    return ir.Unary("!", condition, condition.type)

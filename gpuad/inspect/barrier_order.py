@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..ad.stack_layout import block_number, thread_in_block
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Binary, Block, Buffer, Expr, How, If, Kernel, Let, Load, Stmt, Store, Var, While
 from ..ir.rewrite import Names, edit, on_buffers, walk_stmts
 from ..ir.types import I32, I64, Space

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..ad.stack_layout import thread_in_block
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, assigned_vars, defined, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I64, Space

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ..ad.stack_layout import thread_number
 from ..analysis.trip_counts import constant_trips
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, assigned_vars, blocks, bound, edit, expressions, map_blocks, walk_stmts
 from ..ir.types import BOOL, I32, I64, Space

@@ -18,7 +18,7 @@ from typing import TypeAlias, TypeGuard
 
 from ..ad.stack_layout import thread_number
 from ..analysis.uniformity import common, is_common
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, edit, expressions, on_buffers, touches, walk_stmts
 from ..ir.types import I32, I64

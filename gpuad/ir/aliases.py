@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from . import build as b
+from . import folding as b
 from .nodes import Accumulate, Atomic, Buffer, Kernel, Let, Load, Stmt, Store, Tell
 from .rewrite import edit
 from .surface import (

@@ -5,15 +5,21 @@ Integers and bools fold fully (integers wrap; a division by zero stays); of floa
 constants. No float arithmetic is evaluated or reordered, so that the generated code rounds as the user's does.
 
 Arithmetic on whole numbers as a kernel computes it: they wrap, and a division rounds towards zero.
+
+Derivatives are put together as a person would write them, without `0 +`, `1 *` or double negation. That simplifies only what is exact for
+every float value that a derivative can meet: a term with a constant zero factor is dropped because the derivative is identically zero
+there, not because a product happened to vanish.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 
-from .nodes import COMPARISONS, Binary, Call, Cast, Constant, Expr, Select, Unary, Var, walk
+from .nodes import COMPARISONS, Binary, Call, Cast, Constant, Expr, LaunchIndex, Select, Unary, Var, walk
 from .rewrite import map_expr
 from .types import BOOL, I64, Scalar
 
@@ -213,15 +219,14 @@ def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
         return logical("||", condition, otherwise) if then.value else logical("&&", negate(condition), otherwise)
     if then.type == BOOL and isinstance(otherwise, Constant):
         return logical("||", negate(condition), then) if otherwise.value else logical("&&", condition, then)
+    if isinstance(condition, Unary) and condition.op == "!":
+        return select(condition.operand, otherwise, then)
     return Select(condition, then, otherwise)
 
 
-_OPERATIONS = COMPARISONS | {"+", "-", "*", "&", "|", "^", "&&", "||", "/", "%"}
-
-
-def evaluated(expr: Expr, values: Mapping[Var, Expr]) -> Expr:
-    """The expression with Vars replaced, and with what is then made of whole constants computed, as the kernel would."""
-    return map_expr(expr, lambda e: values.get(e, e) if isinstance(e, Var) else _simpler(e))
+def evaluated(expr: Expr, values: Mapping[Var, Expr] | Mapping[Expr, Expr]) -> Expr:
+    """The expression with Vars and launch indices replaced, and with what is then made of whole constants computed, as the kernel would."""
+    return map_expr(expr, lambda e: values.get(e, e) if isinstance(e, Var | LaunchIndex) else _simpler(e))  # type: ignore[arg-type]
 
 
 def whole(expr: Expr) -> int | None:
@@ -231,37 +236,15 @@ def whole(expr: Expr) -> int | None:
 
 def _simpler(expr: Expr) -> Expr:
     match expr:
-        case Binary(left=a, right=b) if not a.type.is_float:
-            return _binary(expr, a, b)
-        case Unary(op="-", operand=Constant(value=v), type=t) if t.is_integer:
-            return _constant(-int(v), t)
-        case Unary(op="!", operand=Constant(value=v)):
-            return Constant(not v, BOOL)
-        case Cast(operand=Constant(value=v) as a, type=t) if not a.type.is_float and not t.is_float:
-            return _constant(int(v), t)
-        case Select(condition=Constant(value=v), then=a, otherwise=b):
-            return a if v else b
+        case Unary(op=op, operand=a) if not a.type.is_float:
+            return unary(op, a)
+        case Binary(op=op, left=a, right=b, type=kind) if not a.type.is_float:
+            return binary(op, a, b, kind)
+        case Cast(operand=a, type=kind, implicit=implicit) if not (a.type.is_float or kind.is_float):
+            return cast(a, kind, implicit)
+        case Select(condition=condition, then=a, otherwise=b):
+            return select(condition, a, b)
     return expr
-
-
-def _binary(expr: Binary, a: Expr, b: Expr) -> Expr:
-    left, right = whole(a), whole(b)
-    if left is not None and right is not None and expr.op in _OPERATIONS and not (expr.op in "/%" and right in (0, -1)):
-        value = computed(expr.op, left, right, expr.type)
-        return expr if value is None else _constant(value, expr.type if expr.op not in COMPARISONS else BOOL)
-    if expr.type.is_integer and a.type == b.type == expr.type:
-        if right == 0 and expr.op in ("+", "-"):
-            return a
-        if left == 0 and expr.op == "+":
-            return b
-        if expr.op == "*" and (left in (0, 1) or right in (0, 1)):
-            return a if left == 0 or right == 1 else b
-    return expr
-
-
-def _constant(value: int, t: Scalar) -> Constant:
-    """The number in the type, in which it wraps."""
-    return Constant(wrapped(value, t) if t.is_integer else bool(value), t)
 
 
 COMPARE: dict[str, Callable[[float, float], bool]] = {
@@ -305,3 +288,141 @@ def computed(op: str, left: int, right: int, kind: Scalar) -> int | None:
         return None
     quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
     return wrapped(quotient if op == "/" else left - quotient * right, kind)
+
+
+# --- sums and products of derivatives -------------------------------------------------------------------------------------------------
+
+
+def const(value: bool | int | float, type_: Scalar) -> Constant:
+    return Constant(value, type_)
+
+
+def is_const(expr: Expr, value: float) -> bool:
+    """Whether the expression is the literal `value` (of either sign of zero)."""
+    return isinstance(expr, Constant) and expr.value == value
+
+
+def neg(a: Expr) -> Expr:
+    match a:
+        case Constant(value=v):
+            return Constant(-v, a.type)
+        case Unary(op="-", operand=inner):
+            return inner
+        case Binary(op="*", left=Constant() as c, right=b):
+            return Binary("*", neg(c), b, a.type)
+        case Binary(op="-", left=left, right=right):
+            return Binary("-", right, left, a.type)
+    return Unary("-", a, a.type)
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    if is_const(a, 0):
+        return b
+    if is_const(b, 0):
+        return a
+    if isinstance(a, Constant) and isinstance(b, Constant):
+        return Constant(a.value + b.value, a.type)
+    if a == b and a.type.is_float:
+        return mul(Constant(2, a.type), a)
+    match a, b:
+        case _, Unary(op="-", operand=inner):
+            return Binary("-", a, inner, a.type)
+        case _, Binary(op="*", left=Constant(value=v) as c, right=inner) if v < 0:
+            return Binary("-", a, mul(neg(c), inner), a.type)
+        case Unary(op="-", operand=inner), _:
+            return Binary("-", b, inner, a.type)
+    return Binary("+", a, b, a.type)
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    return add(a, neg(b))
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    for x, y in ((a, b), (b, a)):
+        if is_const(x, 0):
+            return zero(a.type)
+        if is_const(x, 1):
+            return y
+        if is_const(x, -1):
+            return neg(y)
+    if isinstance(a, Constant) and isinstance(b, Constant):
+        return Constant(a.value * b.value, a.type)
+    match a, b:
+        case Unary(op="-", operand=inner), _:
+            return neg(mul(inner, b))
+        case _, Unary(op="-", operand=inner):
+            return neg(mul(a, inner))
+        case _, Constant() if not isinstance(a, Constant):
+            return mul(b, a)
+        case Constant(value=v), Binary(op="*", left=Constant(value=w), right=inner) if a.type.is_float and _exact(v, w):
+            return mul(Constant(v * w, a.type), inner)
+        case Binary(op="*", left=Constant() as c, right=inner), _ if not isinstance(b, Constant):
+            return mul(c, mul(inner, b))
+        case _, Binary(op="*", left=Constant() as c, right=inner) if not isinstance(a, Constant):
+            return mul(c, mul(a, inner))
+    return Binary("*", a, b, a.type)
+
+
+def _exact(v: float, w: float) -> bool:
+    """Whether one factor is a power of two, so that the product of the constants rounds nothing."""
+    return any(x != 0 and math.isfinite(x) and abs(math.frexp(x)[0]) == 0.5 for x in (v, w))
+
+
+def div(a: Expr, b: Expr) -> Expr:
+    if is_const(a, 0):
+        return zero(a.type)
+    if is_const(b, 1):
+        return a
+    if isinstance(a, Unary):
+        return neg(div(a.operand, b))
+    return Binary("/", a, b, a.type)
+
+
+def chain(seed: Expr, partial: Expr) -> Expr:
+    """`seed * partial`, and 0 where the seed is exactly 0 (the partial may be infinite there)."""
+    if isinstance(seed, Constant) or isinstance(partial, Constant):
+        return mul(seed, partial)
+    if isinstance(seed, Unary):
+        return neg(chain(seed.operand, partial))
+    if isinstance(partial, Unary):
+        return neg(chain(seed, partial.operand))
+    return Call("gpuad_chain", (seed, partial), seed.type)
+
+
+def call(function: str, *args: Expr) -> Expr:
+    return Call(function, args, args[0].type)
+
+
+def used(seed: Expr) -> Expr:
+    """Whether a seed is not 0."""
+    return Call("gpuad_used", (seed,), BOOL)
+
+
+def collected(total: Expr) -> Expr:
+    """Whether a sum is not 0."""
+    return Call("gpuad_collected", (total,), BOOL)
+
+
+def compare(op: str, a: Expr, b: Expr) -> Expr:
+    """`a op b`; decided where a constant is compared with itself, as in the question whether it is NaN."""
+    if isinstance(a, Constant) and a == b:
+        return Constant(COMPARE[op](a.value, a.value), BOOL)
+    return Binary(op, a, b, BOOL)
+
+
+def both(a: Expr | None, b: Expr | None) -> Expr | None:
+    """The conjunction of two predicates, None meaning true."""
+    if a is None or b is None or a == b:
+        return a if b is None else b
+    return Binary("&&", a, b, BOOL)
+
+
+def every(conditions: Iterable[Expr]) -> Expr | None:
+    """The conjunction of predicates, None if there are none."""
+    return reduce(both, conditions, None)
+
+
+def size(expr: Expr) -> int:
+    """Number of nodes."""
+    return sum(1 for _ in walk(expr))

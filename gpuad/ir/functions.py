@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from . import build as b
+from . import folding as b
 from .nodes import Binary, Call, Cast, Expr, Unary
 from .types import BF16, BOOL, F16, F64, I32, I64, U32, U64, Scalar
 

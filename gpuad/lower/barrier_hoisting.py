@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from ..analysis.uniformity import split_barriers, uniform
 from ..errors import UnsupportedError
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, blocks, defined, map_blocks, substitute, substituted, walk_stmts
 from ..ir.types import I32, U32

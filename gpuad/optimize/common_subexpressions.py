@@ -23,8 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..analysis.index_polynomials import Polynomial, plus, scale, times
-from ..ir import build as b
-from ..ir import folding
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import (
     assigned_vars,
@@ -149,7 +148,7 @@ def _near(expr: ir.Expr, forms: Mapping[ir.Var, Polynomial]) -> ir.Expr:
 def _moved(var: ir.Var, far: Polynomial) -> ir.Expr:
     for monomial, coefficient in far.items():
         step: ir.Expr = monomial[0] if monomial else b.const(abs(coefficient), I32)
-        return folding.binary("+-"[coefficient < 0], var, step, I32)
+        return b.binary("+-"[coefficient < 0], var, step, I32)
     return var
 
 
@@ -176,7 +175,7 @@ def _conjunction(left: ir.Expr, right: ir.Expr) -> ir.Expr:
 def folded(expr: ir.Expr) -> ir.Expr:
     """An operation on integers whose operands have changed."""
     if isinstance(expr, ir.Binary) and expr.type.is_integer:
-        return folding.binary(expr.op, expr.left, expr.right, expr.type)
+        return b.binary(expr.op, expr.left, expr.right, expr.type)
     return expr
 
 

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir.nodes import Accumulate, Assign, Binary, Block, Call, Constant, Expr, Let, Stmt, Store, Unary, Var, variables
 from ..ir.rewrite import Names, assigned_vars, expressions, map_blocks, map_stmt_exprs, rebuild, walk_stmts
 from .common_subexpressions import Terms, added, adding, addition, terms

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..analysis.index_polynomials import Polynomial, atoms, constant, plus, polynomial, scale, split, times
-from ..ir import build as b
-from ..ir import folding
+from ..ir import folding as b
 from ..ir.folding import COMPARE
 from ..ir.nodes import Binary, Call, Constant, Expr, LaunchIndex, Select, Unary, Var, variables, walk
 from ..ir.rewrite import Names, is_short, map_expr, rebuild, substitute
@@ -168,8 +167,8 @@ class PiecewiseAffine:
             if False in known:
                 continue
             open_ = [c for c, k in zip(part.conditions, known, strict=True) if k is None]
-            far = folding.cast(folding.binary("*", factor, Binary("-", var, pin, I32), I32), part.index.type)
-            index, marked = (Binary("+", e, folding.cast(far, e.type), e.type) for e in (part.index, part.marked))
+            far = b.cast(b.binary("*", factor, Binary("-", var, pin, I32), I32), part.index.type)
+            index, marked = (Binary("+", e, b.cast(far, e.type), e.type) for e in (part.index, part.marked))
             out.append(Piece((*open_, b.compare("==", var, pin)), index, marked, part.surplus, part.bends))
         return [*out, replace(part, conditions=tuple(rest), surplus=part.surplus or bool(pins))]
 
@@ -208,7 +207,7 @@ class PiecewiseAffine:
             case Binary(op="&&", left=x, right=y):
                 return self.bounds(x, var) + self.bounds(y, var)
             case Unary(op="!", operand=inner):
-                opposite = folding.negate(inner)
+                opposite = b.negate(inner)
                 return [] if isinstance(opposite, Unary) else self.bounds(opposite, var)
             case Binary(op=op, left=x, right=y) if op in _SIGNS and x.type.is_integer:
                 p = plus(polynomial(x, self.lets), scale(polynomial(y, self.lets), -1))
@@ -234,7 +233,7 @@ class PiecewiseAffine:
             ahead = plus(forms[id(part)], scale(forms[id(straight)], -1)) if id(part) in forms else {}
             lap = self.lap(ahead, slope) if ahead else None
             if lap is not None:
-                far = folding.cast(folding.binary("*", self.number(slope), lap, I32), straight.marked.type)
+                far = b.cast(b.binary("*", self.number(slope), lap, I32), straight.marked.type)
                 part = replace(part, marked=Binary("+", straight.marked, far, straight.marked.type))
             out.append(part)
         return out
@@ -275,9 +274,9 @@ def written(p: Polynomial, first: Expr | None = None) -> Expr:
     for monomial, coefficient in order:
         term: Expr = b.const(abs(coefficient), I32)
         for atom in monomial:
-            term = folding.binary("*", term, folding.cast(atom, I32), I32)
+            term = b.binary("*", term, b.cast(atom, I32), I32)
         negative = coefficient < 0 and result == b.zero(I32)
-        result = folding.unary("-", term) if negative else folding.binary("+-"[coefficient < 0], result, term, I32)
+        result = b.unary("-", term) if negative else b.binary("+-"[coefficient < 0], result, term, I32)
     return result
 
 
@@ -373,7 +372,7 @@ def _parts(node: Expr, quotients: tuple[int, int]) -> list[Piece]:
     """The pieces of a node: exhaustive, and exact in the arithmetic of its type."""
     match node:
         case Select(condition=c, then=x, otherwise=y):
-            return [_part(node, x, c), _part(node, y, folding.negate(c))]
+            return [_part(node, x, c), _part(node, y, b.negate(c))]
         case Call(function="min" | "max" as f, arguments=(x, y)):
             less, more = ("<=", ">") if f == "min" else (">=", "<")
             return [_part(node, x, b.compare(less, x, y)), _part(node, y, b.compare(more, x, y))]
@@ -387,19 +386,19 @@ def _remainders(node: Binary, first: int, last: int) -> list[Piece]:
     x, n = node.left, node.right
 
     def less(q: int) -> Expr:
-        return folding.binary("-", x, folding.binary("*", b.const(q, n.type), n, n.type), node.type) if q else x
+        return b.binary("-", x, b.binary("*", b.const(q, n.type), n, n.type), node.type) if q else x
 
     parts = []
     for q in range(first, last + 1):
-        above = [] if q == first else [b.compare(">=", x, folding.binary("*", b.const(q, n.type), n, n.type))]
+        above = [] if q == first else [b.compare(">=", x, b.binary("*", b.const(q, n.type), n, n.type))]
         below = [] if q == last else [b.compare("<", less(q), n)]
         parts.append(_part(node, less(q), *above, *below))
-    end = folding.binary("*", b.const(last + 1, n.type), n, n.type)
+    end = b.binary("*", b.const(last + 1, n.type), n, n.type)
     beyond = [b.compare(">=", x, end), b.compare("<=", n, b.zero(n.type))]
     if first:
-        beyond.append(b.compare("<", x, folding.binary("*", b.const(first, n.type), n, n.type)))
+        beyond.append(b.compare("<", x, b.binary("*", b.const(first, n.type), n, n.type)))
     elif node.type.is_signed:
-        beyond.append(b.compare("<=", x, folding.unary("-", n)))
+        beyond.append(b.compare("<=", x, b.unary("-", n)))
     return [*parts, *(Piece((c,), x, x, surplus=True) for c in beyond)]
 
 

@@ -26,8 +26,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from ..analysis.index_polynomials import Polynomial, atoms, constant, definitions, plus, polynomial, scale, split
-from ..ir import build as b
-from ..ir import folding
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, assigned_vars, bound, expressions, map_blocks, map_stmt_exprs, rebuild, spelled, substitute, walk_stmts
 from ..ir.types import BOOL, I32, I64, U32, Scalar
@@ -127,14 +126,14 @@ class _Canonicalisation:
 
     def expr(self, expr: ir.Expr) -> ir.Expr:
         if isinstance(expr, ir.LaunchIndex):
-            return folding.cast(self.bare[expr], expr.type) if expr in self.bare else expr
+            return b.cast(self.bare[expr], expr.type) if expr in self.bare else expr
         axis = self.axis(expr)
         if axis is not None:
-            return folding.cast(self.indices[axis], expr.type)
+            return b.cast(self.indices[axis], expr.type)
         new = rebuild(expr, self.expr)
         if isinstance(new, ir.Cast) and isinstance(new.operand, ir.Cast) and new.operand.operand in self.indices.values():
             wide = all(t.is_integer and t.bits >= 32 for t in (new.type, new.operand.type))
-            return folding.cast(new.operand.operand, new.type) if wide else new  # the same for a thread that exists, signed or not
+            return b.cast(new.operand.operand, new.type) if wide else new  # the same for a thread that exists, signed or not
         if (
             isinstance(new, ir.Cast)
             and new.type == I32
@@ -177,12 +176,12 @@ def _signed(expr: ir.Expr) -> ir.Expr | None:
     """An unsigned sum of products, converted to int, as one of ints: wrapping, they are the same."""
     match expr:
         case ir.Constant() | ir.Cast(operand=ir.Var(type=Scalar("int", 32))):
-            return folding.cast(expr, I32)
+            return b.cast(expr, I32)
         case ir.Var():
             return ir.Cast(expr, I32)
         case ir.Binary(op="+" | "-" | "*", left=x, right=y):
             left, right = _signed(x), _signed(y)
-            return None if left is None or right is None else folding.binary(expr.op, left, right, I32)
+            return None if left is None or right is None else b.binary(expr.op, left, right, I32)
     return None
 
 
@@ -256,7 +255,7 @@ class _Distribution:
         inside = b.every([*number.asked, b.compare("<", loop.var, loop.stop)])
         assert inside is not None
         self.iterations.append(number.end)
-        return (ir.Let(loop.var, folding.cast(number.variable, loop.var.type), span=loop.span), ir.If(inside, loop.body, span=loop.span))
+        return (ir.Let(loop.var, b.cast(number.variable, loop.var.type), span=loop.span), ir.If(inside, loop.body, span=loop.span))
 
     def numbered(self, loop: ir.For) -> _Number | None:
         """The loop's variable in terms of an iteration's number, where that can be said."""
@@ -266,14 +265,14 @@ class _Distribution:
             return None
         if not self.is_uniform(first) or any(abs(c) >= _FAR for c in first.values()):
             return None
-        end = folding.cast(stop, I64)
+        end = b.cast(stop, I64)
         least = first.get((), 0)
         if first.keys() <= {()} and least >= 0:  # then the variable may as well be the number
-            return _Number(self.own, (b.compare(">=", self.own, folding.integer(least, I32)),) if least else (), end)
+            return _Number(self.own, (b.compare(">=", self.own, b.integer(least, I32)),) if least else (), end)
         if loop.var.type != I32:  # may begin below zero, and so far above
             return None
         before = written(first)
-        return _Number(folding.binary("+", self.own, before, I32), (), folding.binary("-", end, folding.cast(before, I64), I64))
+        return _Number(b.binary("+", self.own, before, I32), (), b.binary("-", end, b.cast(before, I64), I64))
 
     def hands_on(self, loop: ir.For) -> bool:
         """Whether an iteration leaves something in a variable for others."""

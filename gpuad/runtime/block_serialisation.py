@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from ..analysis.uniformity import is_uniform
 from ..codegen.folded import single_values
-from ..ir import build as b
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import (
     Names,

@@ -18,7 +18,7 @@ from gpuad.affine.certificate import Run, meeting
 from gpuad.affine.instances import Instances, Shape
 from gpuad.affine.relations import Undecided, relation
 from gpuad.affine.sampling import Sampler
-from gpuad.ir import build as b
+from gpuad.ir import folding as b
 from gpuad.ir.nodes import Binary, Buffer, Cast, Constant, Expr, LaunchIndex, Store
 from gpuad.ir.types import F64, I32, I64, U32, Scalar
 from gpuad.pipeline.certificates import certified_for_tests

@@ -14,7 +14,7 @@ import gpuad
 from gpuad import Const, Duplicated
 from gpuad.codegen.cuda import cuda_source
 from gpuad.errors import LaunchError, UnsupportedError
-from gpuad.ir import build as b
+from gpuad.ir import folding as b
 from gpuad.ir.nodes import Barrier, If, Kernel, LaunchIndex
 from gpuad.ir.types import U32
 from gpuad.runtime import nvrtc

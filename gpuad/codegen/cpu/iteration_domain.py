@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir import build as b
+from ...ir import folding as b
 from ...ir import nodes as ir
 from ...ir.rewrite import assigned_vars, defined, is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, F64, I32, U32, Scalar

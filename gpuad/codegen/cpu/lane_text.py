@@ -17,11 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir import nodes as ir
-from ...ir.build import add
+from ...ir.folding import add, negate
 from ...ir.rewrite import walk_stmts
 from ..control import COMPARED
 from ..cuda import wrapped
-from ..folded import negated
 from ..scopes import INDENT, PRIMARY
 from ..spelling import c_type
 from .lane_loops import DEPTH, Tile, Tiled, Tiling
@@ -225,7 +224,7 @@ class LaneStatements(HostStatements):
 
         def work() -> None:
             self.nodes(loop.header)
-            self.line(f"if ({self.text.text(negated(loop.stmt.condition))}) break;")  # type: ignore[union-attr]
+            self.line(f"if ({self.text.text(negate(loop.stmt.condition))}) break;")  # type: ignore[union-attr]
             self.nodes(loop.body)
 
         self.braces("while (true)", work)

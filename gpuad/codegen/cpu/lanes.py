@@ -21,10 +21,11 @@ from itertools import takewhile
 from typing import TypeAlias
 
 from ...ir import nodes as ir
+from ...ir.folding import negate
 from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL
 from ..coalesce import Classes
-from ..folded import Read, defined, expanded, negated, operands, visit_operands
+from ..folded import Read, defined, expanded, operands, visit_operands
 from .iteration_domain import Bound
 from .lane_loops import (
     LaneScratch,
@@ -344,7 +345,7 @@ class _Plan:
             out.append(Branch(self.first(stmt.condition), then, otherwise))
             return
         numbers = []
-        for condition, side in zip((stmt.condition, negated(stmt.condition)), sides, strict=True):
+        for condition, side in zip((stmt.condition, negate(stmt.condition)), sides, strict=True):
             numbers.append(self.masks)
             self.masks += 1
             piece.actions += [Mask(numbers[-1], condition)] if any(side) else []
