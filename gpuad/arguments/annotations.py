@@ -21,6 +21,7 @@ import numpy as np
 from ..deferred_import import import_registered
 from ..errors import LaunchError, ShadowError, TapeError, UnsupportedError
 from ..ir.dtypes import shadow_dtype
+from ..runtime.allocation import asked
 from ..runtime.array_locks import derived, unlocked
 from ..runtime.base import Memory
 from ..runtime.memory import address_of
@@ -651,6 +652,8 @@ def _zeros_like(x: Any) -> Any:
     half would lose every contribution below the 2048th part of what is there."""
     memory, library = resolve(x), namespace(x)
     dtype = shadow_dtype(x.dtype)
+    if library is np:
+        asked(int(memory.root.size) * dtype.itemsize)
     if fills(x, memory) and min(x.strides, default=0) >= 0:
         return library.zeros_like(x, dtype)
     room, strides = library.zeros(memory.root.size, dtype), tuple(s // x.dtype.itemsize * dtype.itemsize for s in x.strides)

@@ -6,6 +6,7 @@ again for the next recording.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..arguments.annotations import BatchDuplicated, Duplicated, namespace
 from ..arguments.recorder import current
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real, shadow_dtype
+from ..runtime.allocation import asked
 from ..tape.temporaries import Temporary
 
 
@@ -28,7 +30,11 @@ def new_array(like: Any, shape: Sequence[int], dtype: Any) -> Any:
     """A new array of the same library, not cleared. UnsupportedError for a type with its bytes in another order."""
     refuse_swapped(dtype)
     tape = current.get()
-    return tape.new(namespace(like), tuple(shape), np.dtype(dtype)) if tape is not None else namespace(like).empty(tuple(shape), dtype)
+    if tape is not None:
+        return tape.new(namespace(like), tuple(shape), np.dtype(dtype))
+    if namespace(like) is np:
+        asked(math.prod(shape) * np.dtype(dtype).itemsize)
+    return namespace(like).empty(tuple(shape), dtype)
 
 
 def temporary(array: Any) -> Duplicated:

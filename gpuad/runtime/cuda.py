@@ -326,6 +326,31 @@ def pool_peak(used: Any) -> Iterator[None]:
     used.left = max(hook.held, 0)
 
 
+def out_of_memory(nbytes: int) -> Exception:
+    """The error that CuPy raises where memory has run out."""
+    import cupy
+
+    found: Exception = cupy.cuda.memory.OutOfMemoryError(nbytes, 0)
+    return found
+
+
+@contextlib.contextmanager
+def asking(gate: Callable[[int], None]) -> Iterator[None]:
+    """Within it CuPy asks the gate before it allocates, in this thread; nothing where CuPy was never imported."""
+    cupy = sys.modules.get("cupy")
+    if cupy is None:
+        yield
+        return
+    allocate = cupy.cuda.get_allocator()
+
+    def asked(size: int) -> Any:
+        gate(size)
+        return allocate(size)
+
+    with cupy.cuda.using_allocator(asked):
+        yield
+
+
 def allocator_kind() -> str:
     """What CuPy's arrays come from: its 'pool', the driver's 'async' one, 'rmm', or 'other'."""
     import cupy

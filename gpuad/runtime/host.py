@@ -29,6 +29,7 @@ from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, How, Kernel, Var
 from ..ir.rewrite import walk_stmts
 from ..optimize.dead_code import waits
+from .allocation import asked
 from .base import Argument, Dim3, InOrder, Memory
 from .block_serialisation import serialise_blocks
 from .compiler import compiled, has_compiler
@@ -125,10 +126,12 @@ class Host(InOrder):
 
     def zeros(self, length: int, dtype: Any) -> Any:
         """A new flat NumPy array of zeros."""
+        asked(length * np.dtype(dtype).itemsize)
         return np.zeros(length, dtype)
 
     def copy(self, array: Any) -> Any:
         """A new array with the same content."""
+        asked(int(array.nbytes))
         return array.copy()
 
 

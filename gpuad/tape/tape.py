@@ -12,6 +12,7 @@ together from pieces in a transient buffer; primal arrays are not written (unles
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import weakref
@@ -31,12 +32,13 @@ from ..arguments.deferred_clearing import loudly, quietly
 from ..arguments.identity import layout
 from ..arguments.layouts import float_views
 from ..arguments.recorder import current, unrecorded
-from ..budget import rounded
+from ..budget import rounded, shown
 from ..errors import ShadowError, TapeError
 from ..ir.dtypes import shadow_dtype
 from ..pipeline import Call, executor_of
 from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import ByPython, perform
+from ..runtime.allocation import asked
 from ..runtime.base import Memory
 from ..runtime.memory import owner_of
 from . import export
@@ -157,6 +159,15 @@ class Tape(Seeding, Repeating):
             stream.synchronize()  # other streams will use it, too; it happens once
         return made
 
+    def _out_of_memory(self, state: str) -> str:
+        """What to do where memory has run out."""
+        kinds = ", ".join(f"{shown(n)} {kind}" for kind, n in self.memory.held.items() if n)
+        has = f"{shown(self.memory.total)} ({kinds})" if kinds else "nothing"
+        return (
+            f"gpuad: the tape had {has} when memory ran out. {state} Let go of arrays, or give the tape less: gpuad.Tape(budget=...) keeps "
+            "within so many bytes, and tape.tradeoff() says of a recorded program what budgets cost."
+        )
+
     def forget(self) -> None:
         """Begins anew; the tape's own memory is kept, the caller's is let go."""
         self.recipes.clear()
@@ -248,6 +259,8 @@ class Tape(Seeding, Repeating):
         if kind is not None:
             if isinstance(error, ValueError) and "read-only" in str(error):
                 error.add_note(f"If this is an array of the recording: a tape locks what it depends on until its block ends; {_INSTEAD}.")
+            if isinstance(error, MemoryError):
+                error.add_note(self._out_of_memory("Arrays are as the operations before left them. The tape can be entered again."))
             self.state = f"interrupted by {kind.__name__}: {error}"
             return
         if not entered:
@@ -509,10 +522,14 @@ class Tape(Seeding, Repeating):
             )
         if self._library is not None:
             self._streams.join(executor_of(self._library))
-        self._transient.reset()
-        self._watch.check(self._portion)
-        self._transient.reset()
-        resolved, plan = self._planned(self._inside(seeds))
+        try:
+            self._transient.reset()
+            self._watch.check(self._portion)
+            self._transient.reset()
+            resolved, plan = self._planned(self._inside(seeds))
+        except MemoryError as error:
+            error.add_note(self._out_of_memory("No shadow was touched: the reverse may be tried again."))
+            raise
         _check_used(plan, allow_unused)
         actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
@@ -523,9 +540,11 @@ class Tape(Seeding, Repeating):
                     shadow[...] = seed
             try:
                 perform(actions)
-            except BaseException:
+            except BaseException as error:
                 if self.within is not None:
                     self.within.failed()
+                if isinstance(error, MemoryError):
+                    error.add_note(self._out_of_memory("Arrays are as the program left them, shadows are undefined: record it again."))
                 self.memory.tell(What.failed)
                 raise
         self.assembled = plan.assembled
@@ -644,6 +663,8 @@ class Tape(Seeding, Repeating):
         if isinstance(step, MadeStep) and step.args == wanted and self.make_again():
             return step.made.handed_out()
         self.differ()
+        if library is np:
+            asked(math.prod(shape) * np.dtype(dtype).itemsize)
         array = library.empty(shape, dtype)
         if not array.size:
             return array

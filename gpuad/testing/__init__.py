@@ -37,6 +37,8 @@ from ..ir.records import is_record
 from ..ir.rewrite import expressions, walk_stmts
 from ..ir.types import Type
 from ..runtime.array_locks import writeable
+from .allocations import failing_allocations as failing_allocations
+from .budgets import assert_memory as assert_memory
 from .reports import BFLOAT16, PRECISIONS, Check, Precision, Report
 from .rule_check import check_rule as check_rule
 

@@ -16,6 +16,7 @@ from ...errors import GpuadError, LaunchError
 from ...ir.dtypes import Array, dtype_of
 from ...ir.nodes import Accumulate, Alloc, Atomic, Barrier, Block, Buffer, For, If, Kernel, Stmt, Store, Take, Var, While
 from ...ir.types import Space
+from ..allocation import asked
 from ..base import Argument, Dim3, InOrder, Memory
 from .accesses import Run
 from .expressions import Names
@@ -137,10 +138,12 @@ class Reference(InOrder):
 
     def zeros(self, length: int, dtype: Any) -> Array:
         """A new flat array of zeros."""
+        asked(length * np.dtype(dtype).itemsize)
         return np.zeros(length, dtype)
 
     def copy(self, array: Array) -> Array:
         """A new array with the same content and dtype."""
+        asked(int(array.nbytes))
         return np.array(array)
 
     def _program(self, kernel: Kernel) -> Program:
