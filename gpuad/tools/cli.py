@@ -36,7 +36,7 @@ from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
 from . import doctor, init_ci, profile_command, stages
 from .cases import Case, read
-from .demo import gray_scott, wave
+from .demo import gray_scott, long, wave
 from .demo.outcome import Outcome, check_drawable, draw
 from .ledger import command
 
@@ -219,16 +219,25 @@ class Program(StrEnum):
 
     wave = "wave"
     gray_scott = "gray-scott"
+    long = "long"
 
 
-PROGRAMS: Mapping[Program, Any] = {Program.wave: wave, Program.gray_scott: gray_scott}
+PROGRAMS: Mapping[Program, Any] = {Program.wave: wave, Program.gray_scott: gray_scott, Program.long: long}
 
 
 @app.command(name="demo")
 def demo_(
-    program: Annotated[Program, typer.Option(help="wave: a plate from its sound; gray-scott: seeds from what has grown")] = Program.wave,
+    program: Annotated[
+        Program,
+        typer.Option(
+            help="wave: a plate from its sound; gray-scott: seeds from what has grown; long: growth over 10,000 steps within 64 MB"
+        ),
+    ] = Program.wave,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="where to write the picture; default is gpuad-demo.png, gpuad-demo-gray-scott.png")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="where to write the picture; default is gpuad-demo.png, gpuad-demo-gray-scott.png, gpuad-demo-long.png"
+        ),
     ] = None,
     iterations: Annotated[int | None, typer.Option(min=1, help="at most so many iterations")] = None,
 ) -> None:
@@ -240,6 +249,9 @@ def demo_(
         outcome = _inversion(module, module.Setting() if iterations is None else module.Setting(iterations=iterations))
         draw(outcome, output, module.QUANTITY)
     print(f"misfit {outcome.loss:.2%} of the start, error of the map {outcome.error:.0%} of the start; picture: {output}")
+    if outcome.bytes is not None:
+        taken, all_of_it = outcome.bytes, max(outcome.bytes.without, default=0)
+        print(f"the tape added {taken.most / 1e6:.1f} MB, of a budget of {taken.budget}; to keep all takes {all_of_it / 1e6:.0f} MB")
     if not outcome.succeeded:
         print("error: the map was not recovered (misfit at most 1 %, error at most 50 % wanted)", file=sys.stderr)
         raise typer.Exit(1)

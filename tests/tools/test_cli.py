@@ -23,7 +23,7 @@ from gpuad.pipeline import passes
 from gpuad.source import SourceFile, Span
 from gpuad.tools import cli, doctor
 from gpuad.tools.cases import kernel_folder
-from gpuad.tools.demo import descent, gray_scott, wave
+from gpuad.tools.demo import descent, gray_scott, long, wave
 from gpuad.tools.demo.outcome import Outcome
 
 CODE = """/*gpuad
@@ -304,6 +304,19 @@ def test_demo_runs_the_program_asked_for(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(testing, "array_module", lambda: np)
     result = run("demo", "--program", "gray-scott", "--iterations", "1", "-o", tmp_path / "seeds.png")
     assert result.exit_code == 1 and "not recovered" in result.stderr and (tmp_path / "seeds.png").exists()
+
+
+def test_a_long_program_keeps_within_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demonstration in small: 800 steps, which would take 1.6 MB, within 250 kB."""
+    small = long.Setting(n=24, steps=800, pause=20, every=4, growth=5e-3, budget="250 kB", iterations=6)
+    outcome = long.invert(small, np)
+    assert outcome.loss < 0.02 and outcome.error < 0.7 and outcome.bytes is not None
+    assert outcome.bytes.most <= 250_000 and max(outcome.bytes.within) <= outcome.bytes.most
+    assert max(outcome.bytes.without) > 1_600_000 and len(outcome.bytes.without) == 2 * 840
+    monkeypatch.setattr(long, "invert", lambda *_: outcome)
+    monkeypatch.setattr(testing, "array_module", lambda: np)
+    result = run("demo", "--program", "long", "-o", tmp_path / "long.png")
+    assert "MB, of a budget of 250 kB; to keep all takes 2 MB" in result.stdout and (tmp_path / "long.png").stat().st_size > 20_000
 
 
 def test_lbfgs_stops_at_the_bounds() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,13 +16,25 @@ Report: TypeAlias = "Callable[[int, float, float], None]"
 
 
 @dataclass(frozen=True, eq=False)
+class Bytes:
+    """What a tape adds at each moment of a program and its reversal, `within` its `budget`, and `without` one; `most`: what it had."""
+
+    within: Sequence[int]
+    without: Sequence[int]
+    budget: str
+    most: int
+
+
+@dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an inversion found: the true map, the first and the last one, and the misfit after each iteration."""
+    """What an inversion found: the true map, the first and the last one, and the misfit after each iteration; `bytes` of its tape, if that
+    is what the program shows."""
 
     truth: Map
     start: Map
     found: Map
     losses: tuple[float, ...] = field(repr=False)
+    bytes: Bytes | None = field(default=None, repr=False)
 
     @property
     def loss(self) -> float:
@@ -80,7 +92,8 @@ def draw(outcome: Outcome, path: Path, quantity: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.6), layout="constrained")
+    count = 4 if outcome.bytes is None else 5
+    figure, axes = pyplot.subplots(1, count, figsize=(3.75 * count, 3.6), layout="constrained")
     limits = {"vmin": float(outcome.truth.min()), "vmax": float(outcome.truth.max())}
     maps = {"truth": outcome.truth, "start": outcome.start, f"recovered (error {outcome.error:.0%})": outcome.found}
     for axis, (title, values) in zip(axes, maps.items(), strict=False):
@@ -92,5 +105,18 @@ def draw(outcome: Outcome, path: Path, quantity: str) -> None:
     axes[3].semilogy([loss / outcome.losses[0] for loss in outcome.losses], marker=".")
     axes[3].set_title("misfit / first misfit")
     axes[3].set_xlabel("iteration")
+    if outcome.bytes is not None:
+        _draw_bytes(axes[4], outcome.bytes)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
+
+
+def _draw_bytes(axis: Any, taken: Bytes) -> None:
+    """The program and its reversal, each as long as the other way takes it."""
+    for curve, label in ((taken.without, "all is kept"), (taken.within, f"budget {taken.budget}")):
+        axis.plot([k / len(curve) for k in range(len(curve))], [max(n, 1) / 1e6 for n in curve], label=label, linewidth=1.0)
+    axis.set_yscale("log")
+    axis.set_ylim(bottom=0.1)
+    axis.set_title("MB that the tape adds")
+    axis.set_xlabel("program and reversal")
+    axis.legend(loc="lower center", fontsize=8)
