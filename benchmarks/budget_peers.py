@@ -1,0 +1,164 @@
+"""`python benchmarks/budget_peers.py jax|torch wave|fisher N STEPS`: gradients of a time loop by others, with less memory for more time.
+
+Runs in an environment of its own, without gpuad, and prints a line of JSON for each way: the bytes that it takes beside the caller's
+arrays, CPU and wall seconds of a gradient (the least of two), and sums of the gradients, by which they are compared. JAX: scans in scans,
+each inner one under `jax.checkpoint` with one of three policies; bytes are those of the compiled program. PyTorch: segments under
+`torch.utils.checkpoint`, and everything under `save_on_cpu`; bytes are what the process's resident memory grows by at most.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+SEGMENTS = ((), (10,), (25,), (100,), (10, 10))  # steps of the innermost scan, and of that around it
+
+
+def start(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The initial field, and the map whose gradient is wanted."""
+    y, x = np.mgrid[0:n, 0:n] / (n - 1.0)
+    bump = np.exp(-((x - 0.5) ** 2 + (y - 0.45) ** 2) / 0.02)
+    return (0.5 * bump).astype(np.float32), (0.1 * (1 + 0.3 * np.sin(6 * x) * np.cos(5 * y))).astype(np.float32)
+
+
+def clock(run: Callable[[], Any]) -> dict[str, float]:
+    """The least CPU and wall seconds of two runs, after one that warms up."""
+    run()
+    cpu, wall = [], []
+    for _ in range(2):
+        before, begin = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+        run()
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        wall.append(time.perf_counter() - begin)
+        cpu.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return {"cpu": min(cpu), "wall": min(wall)}
+
+
+# --- JAX ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def with_jax(problem: str, n: int, steps: int) -> Iterator[dict[str, Any]]:
+    """Scans in scans."""
+    import jax
+    import jax.numpy as jnp
+
+    policies = jax.checkpoint_policies
+    chosen = {"nothing": policies.nothing_saveable, "dots": policies.dots_saveable, "everything": policies.everything_saveable}
+
+    def laplacian(u: Any) -> Any:
+        return u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4.0 * u[1:-1, 1:-1]
+
+    def step(state: Any, speed: Any) -> Any:
+        if problem == "wave":
+            older, now = state
+            inner = 2.0 * now[1:-1, 1:-1] - older[1:-1, 1:-1] + speed[1:-1, 1:-1] * laplacian(now)
+            return now, older.at[1:-1, 1:-1].set(inner)
+        u = state[0][1:-1, 1:-1]
+        return (state[0].at[1:-1, 1:-1].set(u + 0.2 * laplacian(state[0]) + speed[1:-1, 1:-1] * u * (1.0 - u)),)
+
+    def looped(lengths: tuple[int, ...], policy: Any) -> Any:
+        """A function that goes so many steps."""
+        if not lengths:
+            return step
+
+        def run(state: Any, speed: Any) -> Any:
+            inner = looped(lengths[1:], policy)
+            body = jax.checkpoint(inner, policy=policy) if len(lengths) > 1 else inner
+            return jax.lax.scan(lambda s, _: (body(s, speed), None), state, None, length=lengths[0])[0]
+
+        return run
+
+    field, speed = map(jnp.asarray, start(n))
+    for segments in SEGMENTS:
+        outer = steps
+        for k in segments:
+            outer //= k
+        for name, policy in chosen.items() if segments else [("none", None)]:
+            lengths = (outer, *segments[::-1])
+
+            def loss(field: Any, speed: Any, lengths: Any = lengths, policy: Any = policy) -> Any:
+                begin = (field, field) if problem == "wave" else (field,)
+                return 0.5 * (looped(lengths, policy)(begin, speed)[-1] ** 2).sum()
+
+            compiled = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(field, speed).compile()
+            found = compiled(field, speed)
+            times = clock(lambda c=compiled: jax.block_until_ready(c(field, speed)))
+            taken = int(compiled.memory_analysis().temp_size_in_bytes)
+            yield {"way": f"scan {'x'.join(map(str, lengths))}, {name}", "bytes": taken, "sums": _sums(found), **times}
+
+
+# --- PyTorch -----------------------------------------------------------------------------------------------------------------------------
+
+
+def with_torch(problem: str, n: int, steps: int) -> Iterator[dict[str, Any]]:
+    """Segments under `checkpoint`, and all under `save_on_cpu`."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    field, speed = (torch.tensor(a, requires_grad=True) for a in start(n))
+
+    def laplacian(u: Any) -> Any:
+        return u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4.0 * u[1:-1, 1:-1]
+
+    def padded(inner: Any, around: Any) -> Any:
+        new = around.clone()
+        new[1:-1, 1:-1] = inner
+        return new
+
+    def advance(count: int, *state: Any) -> Any:
+        for _ in range(count):
+            if problem == "wave":
+                older, now = state
+                inner = 2.0 * now[1:-1, 1:-1] - older[1:-1, 1:-1] + speed[1:-1, 1:-1] * laplacian(now)
+                state = now, padded(inner, older)
+            else:
+                u = state[0][1:-1, 1:-1]
+                state = (padded(u + 0.2 * laplacian(state[0]) + speed[1:-1, 1:-1] * u * (1.0 - u), state[0]),)
+        return state
+
+    def run(segment: int) -> None:
+        field.grad = speed.grad = None
+        state = (field, field) if problem == "wave" else (field,)
+        for begin in range(0, steps, segment or steps):
+            count = min(segment or steps, steps - begin)
+            state = checkpoint(advance, count, *state, use_reentrant=False) if segment else advance(count, *state)
+        (0.5 * (state[-1] ** 2).sum()).backward()
+
+    def offloaded() -> None:
+        with torch.autograd.graph.save_on_cpu():
+            run(0)
+
+    ways = [(f"checkpoint of {k} steps", lambda k=k: run(k)) for k in (10, 25, 100)]
+    run(steps)
+    for name, way in [*ways, ("none", lambda: run(0)), ("save_on_cpu", offloaded)]:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        before = _resident("VmRSS")
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        way()
+        taken = _resident("VmHWM") - before
+        yield {"way": name, "bytes": taken, "sums": _sums((field.grad.numpy(), speed.grad.numpy())), **clock(way)}
+
+
+def _resident(field: str) -> int:
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(field))
+
+
+def _sums(gradients: Any) -> list[float]:
+    return [float(np.asarray(g, np.float64).sum()) for g in gradients]
+
+
+if __name__ == "__main__":
+    who, problem, n, steps = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    for line in (with_jax if who == "jax" else with_torch)(problem, n, steps):
+        print(json.dumps(line), flush=True)
