@@ -30,6 +30,7 @@ SETS: dict[str, Sequence[str]] = {
     "own tests": OWN,
     "planted faults": ("tests/runtime/test_ptx_faults.py",),
     "shipped kernels": ("tests/runtime/test_ptx_kernels.py",),
+    "kernels of applications": ("tests/runtime/test_ptx_applications.py",),
     "random kernels": ("tests/runtime/test_ptx_random.py",),
     "clang": ("tests/runtime/test_ptx_clang.py",),
     "the path on a GPU": (
