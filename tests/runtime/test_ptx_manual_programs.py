@@ -51,6 +51,7 @@ def on_words(lines: str, a: Any, b: Any, results: int) -> Any:
 @pytest.mark.parametrize(("name", "sign"), [("add", 1), ("sub", -1)])
 def test_extended_precision_sums_of_four_words(name: str, sign: int) -> None:
     a, b = long_words(4, 0), long_words(4, 1)
+    a[4], b[4] = 0xFFFFFFFF, (1, 0, 0, 0)  # a carry that makes another one, through all words
     forms = (f"{name}.cc", f"{name}c.cc", f"{name}c.cc", f"{name}c")
     lines = "".join(f"    {form}.u32 %r{30 + k}, %r{10 + k}, %r{20 + k};\n" for k, form in enumerate(forms))
     found = whole(on_words(lines, a, b, 4))
