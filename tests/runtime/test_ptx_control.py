@@ -154,6 +154,15 @@ END:
         run(early, [], 32)
 
 
+def test_lanes_that_have_left_are_not_waited_for() -> None:
+    """Whatever the mask says: of 32 lanes it names, 12 are left."""
+    leave = "    mov.u32 %r9, 0;\n    setp.ge.u32 %p0, %r1, 12;\n    @%p0 bra END;\n"
+    vote = "    vote.sync.ballot.b32 %r9, 1, -1;\n"
+    x = np.zeros(32, np.uint32)
+    run(leave + vote + KEEP + "\n    ret;\nEND:\n", [x], 32)
+    np.testing.assert_array_equal(x, [0xFFF] * 12 + [0] * 20)
+
+
 def test_what_a_lane_outside_gives_is_anything() -> None:
     """Threads beyond the block's end give no number that could pass for one."""
     found = kept("    shfl.sync.down.b32 %r9|%p0, %r0, 8, 31, 0xffff;\n", 16)

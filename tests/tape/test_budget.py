@@ -299,6 +299,7 @@ def test_what_the_caller_does_to_the_result_stays() -> None:
 # --- what may not run again ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu
 def test_printf_is_heard_once(capfd: Any) -> None:
     x, tape, kernel = pair(np.full(N, 0.5)), gpuad.Tape(budget=BYTES * 3), compiled(STEP, "speak")
     for _ in range(2):
