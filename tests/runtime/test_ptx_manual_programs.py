@@ -169,6 +169,33 @@ def test_votes_of_a_warp() -> None:
     assert (each("    activemask.b32 %r8;\n", none) == 0xFFFFFFFF).all()
 
 
+LANE_MASKS: dict[str, Callable[[int], int]] = {
+    "eq": lambda k: 1 << k,
+    "lt": lambda k: (1 << k) - 1,
+    "le": lambda k: (2 << k) - 1,
+    "gt": lambda k: 0xFFFFFFFF & ~((2 << k) - 1),
+    "ge": lambda k: 0xFFFFFFFF & ~((1 << k) - 1),
+}
+
+
+@pytest.mark.parametrize("which", LANE_MASKS)
+def test_masks_of_lanes(which: str) -> None:
+    found = each(f"    mov.u32 %r8, %lanemask_{which};\n", np.zeros(64, np.uint32))
+    assert found.tolist() == [LANE_MASKS[which](k % 32) for k in range(64)]
+
+
+@pytest.mark.parametrize(
+    ("register", "expected"),
+    [
+        ("laneid", lambda k: k % 32), ("warpid", lambda k: k // 32), ("nwarpid", lambda k: 3), ("ntid.x", lambda k: 96),
+        ("nctaid.x", lambda k: 2), ("dynamic_smem_size", lambda k: 64),
+    ],
+)  # fmt: skip
+def test_special_registers(register: str, expected: Callable[[int], int]) -> None:
+    found = each(f"    mov.u32 %r8, %{register};\n", np.zeros(192, np.uint32), blocks=2, shared_mem=64)
+    assert found.tolist() == [expected(k) for k in range(96)] * 2
+
+
 def test_activemask_of_a_branch() -> None:
     body = "    setp.ge.u32 %p0, %r0, 9;\n    @%p0 bra END;\n    activemask.b32 %r8;\nEND:\n"
     np.testing.assert_array_equal(each(body, np.zeros(32, np.uint32)), [0x1FF] * 9 + [0] * 23)
