@@ -505,7 +505,17 @@ def conversions() -> list[Example]:
             found.append(Example("conversion cvt", f"cvt.{way}.{t}.{t} d, a;", t, t,
                                  lambda a, way=way: math.copysign(WHOLE[way](Fraction(a)), a) if math.isfinite(a) else a))  # fmt: skip
         found.append(Example("conversion cvt", f"cvt.sat.{t}.{t} d, a;", t, t, lambda a: min(a, 1.0) if a > 0 else 0.0))
-    for given, made in itertools.product(ALL, ALL):
+    for given, made in itertools.product(("s16", "u16"), ("f16", "f32", "f64")):
+        found.append(
+            Example(
+                "conversion cvt",
+                f"cvt.rn.{made}.{given} d, a;",
+                made,
+                given,
+                lambda a, made=made: rounded(Fraction(a), made, "rn") if a else 0.0,
+            )
+        )
+    for given, made in itertools.product(("s8", "u8", *ALL), ALL):
         found += [
             Example("conversion cvt", f"cvt.{made}.{given} d, a;", made, given, lambda a: a),
             Example("conversion cvt", f"cvt.sat.{made}.{given} d, a;", made, given, lambda a, made=made: clamp(a, made)),

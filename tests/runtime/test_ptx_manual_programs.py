@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from ptx.faults import Unknown
@@ -299,6 +300,36 @@ def test_compare_and_swap_of_each_element() -> None:
     body = OWN + "    atom.global.cas.b32 %r8, [%d20], 3, 99;\n    add.u32 %r8, %r8, 0;\n"
     run(body, [x], 4)
     assert x.tolist() == [1, 2, 99, 4]
+
+
+@pytest.mark.parametrize(("type_", "words"), [("f16", np.float16), ("bf16", ml_dtypes.bfloat16)])
+def test_sums_of_halves_at_generic_addresses(type_: str, words: Any) -> None:
+    """The result is what was there; the sum is rounded once."""
+    x, y = (np.linspace(low, 3, 40).astype(words) for low in (-2, 0.1))
+    made = np.zeros(40, words)
+    body = "".join(f"    mul.wide.u32 %d2{k}, %r0, 2; add.s64 %d2{k}, %d{k}, %d2{k};\n" for k in range(3))
+    body += f"    ld.global.b16 %h8, [%d21];\n    atom.add.noftz.{type_} %h9, [%d20], %h8;\n    st.global.b16 [%d22], %h9;\n"
+    memory = x.copy()
+    run(body, [memory.view(np.uint16), y.view(np.uint16), made.view(np.uint16)], 40)
+    np.testing.assert_array_equal(made, x)
+    np.testing.assert_array_equal(memory, (x.astype(np.float64) + y.astype(np.float64)).astype(words))
+
+
+def test_compare_and_swap_of_64_bits_in_shared_memory() -> None:
+    """Of all threads that offer their number in the place of 0, one is taken; the others see it."""
+    body = """
+    setp.ne.u32 %p0, %r1, 0; mov.u64 %d30, 0;
+    @%p0 bra OFFER;
+    st.shared.u64 [tile], %d30;
+OFFER:
+    bar.sync 0;
+    add.u32 %r9, %r1, 5; cvt.u64.u32 %d31, %r9;
+    atom.shared.cas.b64 %d32, [tile], %d30, %d31;
+    cvt.u32.u64 %r8, %d32;
+"""
+    found = each(body, np.zeros(64, np.uint32), declared=TILE)
+    assert (found == 0).sum() == 1
+    assert (found[found != 0] == np.flatnonzero(found == 0)[0] + 5).all()
 
 
 def test_sums_of_reals_keep_subnormals_in_shared_memory() -> None:

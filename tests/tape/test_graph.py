@@ -342,6 +342,7 @@ extern "C" __global__ void chk(const double* f, double* g, int n) { int i = thre
 """
 
 
+@pytest.mark.cpu
 def test_a_forward_that_failed_cannot_be_reversed() -> None:
     """Its launches before the failure have replaced what an earlier forward left."""
     square, check = gpuad.kernel(ASSERTS, "sq"), gpuad.kernel(ASSERTS, "chk")
