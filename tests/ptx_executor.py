@@ -47,7 +47,10 @@ class Ptx(Reference):
         self.launches += 1
         loaded.memory = _memory(args, own)
         values = [_value(param, arg) for param, arg in zip(fitting.kernel.params, args, strict=True)]
-        PtxKernel(loaded, kernel.name)(grid, block, values, max(shared_mem, dynamic_bytes(fitting.kernel)))
+        try:
+            PtxKernel(loaded, kernel.name)(grid, block, values, max(shared_mem, dynamic_bytes(fitting.kernel)))
+        finally:
+            loaded.memory = own  # the arguments are let go
 
     def _loaded(self, kernel: Kernel) -> _Known:
         """The kernel as a device can run it, and the PTX of its printed text, with the variables of that."""
