@@ -1,9 +1,10 @@
 """`python benchmarks/budget_peers.py jax|torch wave|fisher N STEPS`: gradients of a time loop by others, with less memory for more time.
 
 Runs in an environment of its own, without gpuad, and prints a line of JSON for each way: the bytes that it takes beside the caller's
-arrays, CPU and wall seconds of a gradient (the least of two), and sums of the gradients, by which they are compared. JAX: scans in scans,
-each inner one under `jax.checkpoint` with one of three policies; bytes are those of the compiled program. PyTorch: segments under
-`torch.utils.checkpoint`, and everything under `save_on_cpu`; bytes are what the process's resident memory grows by at most.
+arrays, CPU and wall seconds of a gradient (the least of two, of PyTorch one, after one that warms up), and sums of the gradients, by which
+they are compared. JAX: scans in scans, each inner one under `jax.checkpoint` with a policy; bytes are those of the compiled program.
+PyTorch: segments under `torch.utils.checkpoint`, and everything under `save_on_cpu`; bytes are what the process's resident memory grows by
+at most.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-SEGMENTS = ((), (10,), (25,), (100,), (10, 10))  # steps of the innermost scan, and of that around it
+SEGMENTS = {(25,): ("nothing", "dots", "everything"), (10,): ("nothing",), (100,): ("nothing",), (10, 10): ("nothing",)}
+# steps of the innermost scan, and of that around it; the policies that are tried (a stencil has no dots)
 
 
 def start(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,11 +31,11 @@ def start(n: int) -> tuple[np.ndarray, np.ndarray]:
     return (0.5 * bump).astype(np.float32), (0.1 * (1 + 0.3 * np.sin(6 * x) * np.cos(5 * y))).astype(np.float32)
 
 
-def clock(run: Callable[[], Any]) -> dict[str, float]:
-    """The least CPU and wall seconds of two runs, after one that warms up."""
+def clock(run: Callable[[], Any], times: int) -> dict[str, float]:
+    """The least CPU and wall seconds of some runs, after one that warms up."""
     run()
     cpu, wall = [], []
-    for _ in range(2):
+    for _ in range(times):
         before, begin = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         run()
         after = resource.getrusage(resource.RUSAGE_SELF)
@@ -77,11 +79,12 @@ def with_jax(problem: str, n: int, steps: int) -> Iterator[dict[str, Any]]:
         return run
 
     field, speed = map(jnp.asarray, start(n))
-    for segments in SEGMENTS:
+    for segments, names in SEGMENTS.items():
         outer = steps
         for k in segments:
             outer //= k
-        for name, policy in chosen.items() if segments else [("none", None)]:
+        for name in names:
+            policy = chosen[name]
             lengths = (outer, *segments[::-1])
 
             def loss(field: Any, speed: Any, lengths: Any = lengths, policy: Any = policy) -> Any:
@@ -90,9 +93,9 @@ def with_jax(problem: str, n: int, steps: int) -> Iterator[dict[str, Any]]:
 
             compiled = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(field, speed).compile()
             found = compiled(field, speed)
-            times = clock(lambda c=compiled: jax.block_until_ready(c(field, speed)))
+            seconds = clock(lambda c=compiled: jax.block_until_ready(c(field, speed)), 2)
             taken = int(compiled.memory_analysis().temp_size_in_bytes)
-            yield {"way": f"scan {'x'.join(map(str, lengths))}, {name}", "bytes": taken, "sums": _sums(found), **times}
+            yield {"way": f"scan {'x'.join(map(str, lengths))}, {name}", "bytes": taken, "sums": _sums(found), **seconds}
 
 
 # --- PyTorch -----------------------------------------------------------------------------------------------------------------------------
@@ -136,9 +139,8 @@ def with_torch(problem: str, n: int, steps: int) -> Iterator[dict[str, Any]]:
         with torch.autograd.graph.save_on_cpu():
             run(0)
 
-    ways = [(f"checkpoint of {k} steps", lambda k=k: run(k)) for k in (10, 25, 100)]
-    run(steps)
-    for name, way in [*ways, ("none", lambda: run(0)), ("save_on_cpu", offloaded)]:
+    ways = [(f"checkpoint of {k} steps", lambda k=k: run(k)) for k in (10, 25)]
+    for name, way in [*ways, ("save_on_cpu", offloaded)]:
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         before = _resident("VmRSS")
@@ -146,7 +148,7 @@ def with_torch(problem: str, n: int, steps: int) -> Iterator[dict[str, Any]]:
             file.write("5")
         way()
         taken = _resident("VmHWM") - before
-        yield {"way": name, "bytes": taken, "sums": _sums((field.grad.numpy(), speed.grad.numpy())), **clock(way)}
+        yield {"way": name, "bytes": taken, "sums": _sums((field.grad.numpy(), speed.grad.numpy())), **clock(way, 1)}
 
 
 def _resident(field: str) -> int:
