@@ -15,7 +15,7 @@ not certified.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -75,6 +75,38 @@ def meeting(run: Run, buffers: Iterable[Buffer]) -> frozenset[Buffer]:
     )
 
 
+def refused_stores(run: Run, zero: Zero, buffers: Collection[Buffer]) -> dict[Buffer, str]:
+    """Those of the shadows for which a kernel is not certified to store to all their elements that are 0, before anything else is done to
+    these and without meeting another thread there, with the reason."""
+    certificate = _Certificate(run, [run], buffers, zero)
+    return {b: reason for b in buffers if (reason := certificate.unstored(b)) is not None}
+
+
+def reads_added(run: Run, buffers: Iterable[Buffer]) -> Buffer | None:
+    """One of the buffers of which a thread may read or clear an element that it has added to, None if there is none."""
+    instances = Instances()
+    effects = instances.effects(run.body, run.shape)
+    layouts = Layouts(instances.graph)
+    layouts.note(effects)
+    for buffer in buffers:
+        mine = [e for e in effects if e.buffer == buffer]
+        adds = [e for e in mine if e.kind == "add" and _may_meet(e)]
+        late = [(r, a) for r in mine if r not in adds for a in adds if r.order > a.order or _share_a_loop(r, a)]
+        if not all(is_so(partial(_is_apart_in_thread, layouts, r, a), undecided=False) for r, a in late):
+            return buffer
+    return None
+
+
+def _share_a_loop(one: Effect, other: Effect) -> bool:
+    return any(d in other.dims for d in one.dims if not d.thread)
+
+
+def _is_apart_in_thread(layouts: Layouts, one: Effect, other: Effect) -> bool:
+    """Whether no thread comes to one element by both effects."""
+    pairs = _by_thread(layouts, one).apply_range(_by_thread(layouts, other).reverse())
+    return bool(pairs.intersect(_identity(pairs)).is_empty())
+
+
 class _Certificate:
     def __init__(self, plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: Zero) -> None:
         self.shadows = frozenset(shadows)
@@ -104,9 +136,18 @@ class _Certificate:
 
     def reason(self, buffer: Buffer) -> str | None:
         """Why a shadow is refused, or None."""
-        questions = [self.disordered, self.stored_late, self.cleared_otherwise, self.added_otherwise, self.racing]
         if self.unmoved(buffer):
-            questions = [self.disordered, self.hung_otherwise, self.racing]
+            return self.answered(buffer, self.disordered, self.hung_otherwise, self.racing)
+        return self.answered(buffer, self.disordered, self.stored_late, self.cleared_otherwise, self.added_otherwise, self.racing)
+
+    def unstored(self, buffer: Buffer) -> str | None:
+        """Why stores do not come to a shadow as to one that holds 0, or None."""
+        if buffer not in self.zero:
+            return "it is not known to be zero where it is stored to"
+        return self.answered(buffer, self.stored_late, self.racing)
+
+    def answered(self, buffer: Buffer, *questions: Callable[[Buffer], str | None]) -> str | None:
+        """The first reason that there is."""
         for what in questions:
             try:
                 found: str | None = decided(partial(what, buffer))

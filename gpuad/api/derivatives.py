@@ -145,12 +145,12 @@ def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
     adjoint = chosen.second(pattern)
     pipeline.check_adjoint_bounds(adjoint, call)
     check_flow(chosen, call, adjoint.escapes, adjoint.connected)
-    variant = adjoint.kernel(pipeline.plain_shadows(adjoint, call))
+    stage = pipeline.alone(adjoint, call)
     tangent = chosen.tangent(pattern, adjoint.log_numbers)
     call = replace(call, exact=adjoint.exact)
-    if pipeline.in_fixed_point() and fixed_point(variant, orders_blocks=call.executor.orders_blocks) is not None:
+    if pipeline.in_fixed_point() and fixed_point(stage.kernel, orders_blocks=call.executor.orders_blocks) is not None:
         raise UnsupportedError(f"`{chosen.name}`: hvp with sums of several threads is not deterministic in this release")
-    call.prepare([tangent.kernel, tangent.resolve, pipeline.counting(adjoint, call), variant])
+    call.prepare([tangent.kernel, tangent.resolve, pipeline.counting(adjoint, call), stage.kernel])
     pipeline.check_stores(adjoint, call)
     state = pipeline.before_second(adjoint, call, dots)
     logs = [*state.logs, *pipeline.new_logs(tangent, call)[len(state.logs) :]]
@@ -158,7 +158,7 @@ def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
     call.run(tangent.kernel, pipeline.tangent_arguments(tangent.parameters, call, forward))
     if tangent.resolve is not None:
         call.run(tangent.resolve, pipeline.tangent_arguments(tangent.resolve_parameters, call, forward))
-    pipeline.run_reverse(adjoint, variant, call, state)
+    pipeline.run_stages(adjoint, [stage], call, state)
 
 
 def _with_directions(chosen: Kernel, plan: Planned, call: Call, directions: Sequence[Any]) -> tuple[Call, Call]:

@@ -20,7 +20,7 @@ from ..ir.verify import verify
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.calls import Call, plain_allowed
 from ..pipeline.pattern import Parameter
-from ..pipeline.schedule import Stage
+from ..pipeline.stage import Stage
 from .certified import Pointers, is_forward_and_reverse, is_keeping
 from .forward_reverse_kernel import fused, preceded
 

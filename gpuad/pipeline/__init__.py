@@ -53,13 +53,12 @@ from .launch_checks import (
     stores_in_doubt,
 )
 from .schedule import (
-    Stage,
+    alone,
     counting,
     gathering,
     own_arguments,
     plain_shadows,
     run_primal,
-    run_reverse,
     run_stages,
     stack_bases,
     stage_arguments,
@@ -69,15 +68,15 @@ from .schedule import (
     take_scratch,
     uncertified,
 )
+from .stage import Certificate, Stage
 
 __all__ = [
-    "Call", "Counted", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "analysing", "arguments",
-    "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds", "check_device", "check_directions",
-    "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting", "dense_extent", "deterministic",
-    "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fixed_sizes", "gathering",
-    "in_fixed_point", "is_injective",
-    "keep_live", "live", "loads", "log_sizes", "new_logs", "nothing_chained_for_tests", "nothing_plain_for_tests", "ordered_by_barriers",
-    "own_arguments", "paired", "plain_allowed", "plain_shadows", "premises_hold", "run_primal", "run_reverse", "run_stages",
-    "shadow_of", "shadow_type", "stack_bases", "stage_arguments", "stages", "stages_on_zeros", "stays_inside", "stores_in_doubt",
-    "switches", "take_scratch", "tangent_arguments", "uncertified",
+    "Call", "Certificate", "Counted", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "alone",
+    "analysing", "arguments", "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds",
+    "check_device", "check_directions", "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting",
+    "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fixed_sizes",
+    "gathering", "in_fixed_point", "is_injective", "keep_live", "live", "loads", "log_sizes", "new_logs", "nothing_chained_for_tests",
+    "nothing_plain_for_tests", "ordered_by_barriers", "own_arguments", "paired", "plain_allowed", "plain_shadows", "premises_hold",
+    "run_primal", "run_stages", "shadow_of", "shadow_type", "stack_bases", "stage_arguments", "stages", "stages_on_zeros",
+    "stays_inside", "stores_in_doubt", "switches", "take_scratch", "tangent_arguments", "uncertified",
 ]  # fmt: skip

@@ -20,6 +20,7 @@ from ..accumulate.reduce import reduce_repeated_additions
 from ..ad.recording import Recording
 from ..ad.reversed_loops import unwrap_single_iterations
 from ..ad.stack_layout import Layout
+from ..affine.accumulation_certificate import marked
 from ..analysis.activity import Activity, Escape
 from ..analysis.atomic_extrema import mixed
 from ..inspect.barrier_order import BarrierOrderInspector, barrier_order_inspector
@@ -111,6 +112,11 @@ class Adjoint(Inspected):
         kernel = Kernel(self.name, self.params, self._reduced(self._decided(body, chosen), chosen), self.primal.span, header)
         made("accumulate", kernel)
         return kernel
+
+    def marked(self, chosen: Variant, *, in_rows: bool = False) -> Block:
+        """The text of a variant's kernel as it would be if all that is known of its shadows were which of them no two threads meet in."""
+        body = self.layout.in_rows(waits(self.variant(chosen).body)) if in_rows else self.layout.body
+        return self._reduced(unwrap_single_iterations(marked(body, chosen.plain)), chosen)
 
     def gather(self, shadows: Mapping[Buffer, int], *, keeping: bool = False) -> Gather | None:
         """What of the accumulations into the shadows can be gathered, as far as the text says; of each, which of several ways to do so.

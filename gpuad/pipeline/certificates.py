@@ -1,41 +1,35 @@
-"""Certificates of launches: the kernels of a reverse pass as `affine.certificate` takes them, with the numbers of a launch.
+"""Certificates of launches: the kernels of a reverse pass as the certifiers in `affine` take them, with the numbers of a launch.
 
-A launch that gpuad makes in the stead of the user's runs only if it is certified; what is not falls back to atomic additions, which need no
-proof. That takes milliseconds for each kernel and the numbers of its launch, once. Under GPUAD_CERTIFY=0, and where there is no `islpy`,
-the proofs of those who derive the launches have to do.
+A launch that gpuad makes in the stead of the user's runs only with a `Certificate`, and no other module makes one. What has none falls back
+to atomic additions by the user's threads, which need no proof; so does everything where there is no `islpy`. Asking takes milliseconds for
+each kernel and the numbers of its launch, once.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from ..accumulate.fixed_point import DIGIT_BITS, DIGITS
+from ..affine.accumulation_certificate import Premises, accumulated_otherwise
 from ..affine.certificate import Run, Zero, meeting, refused
+from ..affine.fixed_point_certificate import summed_otherwise
 from ..affine.instances import Shape
 from ..affine.relations import is_installed
-from ..context_variables import scoped
 from ..ir.nodes import Block, Buffer, Kernel, Store, Var
 from ..ir.rewrite import walk_stmts
 from ..runtime.base import Dim3
 from .adjoint import Adjoint
 from .calls import Call
-from .pattern import Parameter
+from .inspectors import is_injective, one_by_one
+from .pattern import Parameter, Variant
+from .stage import Certificate, Stage
 
 Numbers = Mapping[tuple[str, int], int]
-_certifying: ContextVar[bool | None] = ContextVar("certifying", default=None)
-
-
-def certifying() -> bool:
-    """Whether launches are certified before they run."""
-    chosen = _certifying.get()
-    return is_installed() and os.environ.get("GPUAD_CERTIFY") != "0" if chosen is None else chosen
-
-
-def certified_for_tests(wanted: bool = True) -> AbstractContextManager[None]:
-    """Within it launches are certified, or not, whatever the environment says."""
-    return scoped(_certifying, wanted)
+Reasons = dict[Buffer, str]
+_NONE: frozenset[Buffer] = frozenset()
+NO_ISLPY = "there is no islpy: pip install islpy"
+_DEEP = "the kernel is nested too deeply"
 
 
 def run_of(
@@ -58,19 +52,106 @@ def run_of(
     return Run(body, Shape(grid or call.grid, call.block, known), frozenset(b for b in kept if isinstance(b, Buffer)) & stored)
 
 
-def conflicting(adjoint: Adjoint, call: Call, shadows: Collection[Buffer]) -> frozenset[Buffer]:
-    """The shadows in one element of which two threads of the adjoint may meet."""
-    try:
-        return meeting(run_of(adjoint, call, adjoint.layout.body), shadows)
-    except RecursionError:
-        return frozenset(shadows)
+def shadows_of(adjoint: Adjoint) -> list[Buffer]:
+    """The shadows in memory that all threads reach."""
+    return [p.item for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)]
 
 
-def not_certified(adjoint: Adjoint, plain: Kernel, call: Call, made: Sequence[Run], zero: Zero) -> dict[Buffer, str]:
-    """The shadows for which the kernels of a reverse pass are not certified to do what the `plain` one does, with the reasons; `zero`:
-    those that are 0 where a kernel stores to them."""
-    shadows = [p.item for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)]
+# --- what is accumulated plainly ----------------------------------------------------------------------------------------------------------
+
+
+def conflicting(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
+    """The shadows about which a launch decides, in one element of which two threads of the adjoint may meet, as far as isl knows."""
+    asked = adjoint.undecided
     try:
-        return refused(run_of(adjoint, call, plain.body), made, shadows, zero)
+        return meeting(run_of(adjoint, call, adjoint.layout.body), asked) if asked and is_installed() else frozenset(asked)
     except RecursionError:
-        return dict.fromkeys(shadows, "the kernel is nested too deeply")
+        return frozenset(asked)
+
+
+def certified(
+    adjoint: Adjoint, call: Call, chosen: Variant, stages: Sequence[Stage], gathered: frozenset[Buffer] = _NONE, zero: Zero | None = None
+) -> tuple[Stage, ...] | Reasons:
+    """The stages of a reverse pass with their certificate, or the shadows for which there is none, with the reasons. `chosen`: what is
+    known of the shadows that are not `gathered`; `zero`: those that are 0 where a kernel stores to them, in which elements."""
+    alone = Variant(chosen.plain - gathered, chosen.assigned, chosen.left, chosen.aliased, chosen.in_blocks)
+    kernel = adjoint.variant(alone)
+    if [s.kernel for s in stages] == [kernel] and alone == Variant(in_blocks=alone.in_blocks):
+        return tuple(stages)  # it is the plain adjoint
+    key = "certificate", call.key, alone, tuple((id(s.kernel), s.grid, frozenset(s.numbers.items())) for s in stages), _key(zero)
+    reasons: Reasons = adjoint.facts.get(key, lambda: _reasons(adjoint, call, alone, kernel, stages, zero or {}))
+    if reasons:
+        return reasons
+    certificate = Certificate(tuple(s.kernel for s in stages))
+    return tuple(replace(s, certificate=certificate) for s in stages)
+
+
+def _key(zero: Zero | None) -> frozenset[object]:
+    return frozenset((b, None if parts is None else tuple(parts)) for b, parts in (zero or {}).items())
+
+
+def _reasons(adjoint: Adjoint, call: Call, alone: Variant, kernel: Kernel, stages: Sequence[Stage], zero: Zero) -> Reasons:
+    """Two steps: the kernel that would be all of the pass accumulates as the plain adjoint does, and the stages do what it does."""
+    shadows = shadows_of(adjoint)
+    if not is_installed():
+        return dict.fromkeys(shadows, NO_ISLPY)
+    try:
+        own = {b: z for b, z in zero.items() if b in alone.assigned}
+        found = _accumulated_otherwise(adjoint, call, alone, kernel, own)
+        if found or [s.kernel for s in stages] == [kernel]:
+            return found
+        made = [run_of(adjoint, call, s.kernel.body, s.parameters, s.grid, s.numbers) for s in stages]
+        return refused(run_of(adjoint, call, kernel.body), made, shadows, zero)
+    except RecursionError:
+        return dict.fromkeys(shadows, _DEEP)
+
+
+def _accumulated_otherwise(adjoint: Adjoint, call: Call, alone: Variant, kernel: Kernel, zero: Zero) -> Reasons:
+    premises = Premises(alone.plain, alone.left, alone.aliased)
+    found: Reasons = {}
+    for body, made in _texts(adjoint, kernel, alone):
+        for shadow, reason in accumulated_otherwise(body, run_of(adjoint, call, made), premises, zero).items():
+            found |= {shadow: reason} if shadow is not None else dict.fromkeys(shadows_of(adjoint), reason)
+    return found
+
+
+def _texts(adjoint: Adjoint, kernel: Kernel, alone: Variant) -> Iterable[tuple[Block, Block]]:
+    """The text that accumulates plainly where no threads meet, and does nothing else that the plain adjoint does not, and that of a kernel:
+    both for memory of all threads and for that of one after the other."""
+    yield adjoint.marked(alone), kernel.body
+    if kernel.in_rows is not None:
+        yield adjoint.marked(alone, in_rows=True), kernel.in_rows.body
+
+
+# --- sums in fixed point ------------------------------------------------------------------------------------------------------------------
+
+
+def in_fixed_point(adjoint: Adjoint, call: Call, stage: Stage) -> Stage | str:
+    """The stage with its certificate for the kernels of its `fixed`, or why it has none."""
+    fixed, before = stage.fixed, stage.certificate
+    if fixed is None:
+        return stage
+    count = len(stage.kernel.params)
+    peaks, sums = ([p for p in k.params[count:] if isinstance(p, Buffer)] for k in (fixed.measure, fixed.collect))
+    of_peaks = {t: (p,) for t, p in zip(fixed.targets, peaks, strict=True)}
+    of_sums = {t: tuple(sums[2 * k : 2 * k + 2]) for k, t in enumerate(fixed.targets)}
+    whole = [(stage.kernel, fixed.measure, fixed.collect)]
+    if stage.kernel.in_rows is not None and fixed.measure.in_rows is not None and fixed.collect.in_rows is not None:
+        whole.append((stage.kernel.in_rows, fixed.measure.in_rows, fixed.collect.in_rows))
+    for kernel, measure, collect in whole:
+        run = run_of(adjoint, call, kernel.body, stage.parameters, stage.grid, stage.numbers)
+        reason = summed_otherwise(run, measure.body, collect.body, of_peaks, of_sums, DIGITS, DIGIT_BITS)
+        if reason is not None:
+            return reason
+    return replace(stage, certificate=Certificate((*(before.kernels if before is not None else ()), fixed.measure, fixed.collect)))
+
+
+# --- one kernel for all -------------------------------------------------------------------------------------------------------------------
+
+
+def counted_apart(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
+    """Whether no two threads of the launch touch one element of a shadow, as an inspector has counted in this launch."""
+    return is_injective(adjoint, call, shadow) is not None
+
+
+__all__ = ["NO_ISLPY", "Numbers", "certified", "conflicting", "counted_apart", "in_fixed_point", "one_by_one", "run_of", "shadows_of"]

@@ -55,9 +55,8 @@ def _at_work(call: Call) -> int:
     return max(full, call.threads // 2)
 
 
-def is_injective(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = True) -> Counted | None:
-    """What the launch touches of a shadow if no two of its threads touch one element; None if they do, or if that is not known. `anew`: the
-    launch is asked if it was not yet."""
+def is_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> Counted | None:
+    """What the launch touches of a shadow if no two of its threads touch one element; None if they do, or if that is not known."""
     memory = _memory(adjoint, call, shadow)
     asked = adjoint.injectivity(shadow) if memory is not None and call.threads < MOST else None
     if memory is None or asked is None:
@@ -71,7 +70,7 @@ def is_injective(adjoint: Adjoint, call: Call, shadow: Buffer, *, anew: bool = T
     key = "census", shadow, call.grid, call.block, tuple(numbers[v] for v in asked.scalars), int(memory.root.size), memory.offset
     if key not in adjoint.facts.known:
         tried: list[Any] = adjoint.facts.get(("asked", shadow), list)
-        if not anew or len(tried) >= _TRIED:
+        if len(tried) >= _TRIED:
             return None
         tried.append(key)
     found: Counted | None = adjoint.facts.get(key, lambda: _ask(asked, call, [numbers[v] for v in asked.scalars], memory))

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..accumulate.block_reduce import BlockSums
-from ..accumulate.fixed_point import FixedPoint, fixed_point
+from ..accumulate.fixed_point import fixed_point
 from ..accumulate.gather import Gather
 from ..accumulate.gather_legality import Box, Elements, Gathering, judge, unread
 from ..accumulate.materialise import Materialisation
 from ..ad.stack_layout import GROUP
-from ..affine.certificate import Zero, Zeros
-from ..analysis.injectivity import collision_free
+from ..affine.certificate import Zeros
+from ..affine.relations import is_installed
 from ..analysis.stack_depth import depths
-from ..errors import LaunchError
+from ..errors import GpuadError, LaunchError, UnsupportedError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
-from ..runtime.base import Dim3, Memory
+from ..runtime.base import Memory
 from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, copied, live, shadow_of
 from .calls import Call, analysing, plain_allowed
-from .certificates import certifying, conflicting, not_certified, run_of
+from .certificates import NO_ISLPY, certified, conflicting, counted_apart
+from .certificates import in_fixed_point as certified_in_fixed_point
 from .deterministic import in_fixed_point, run_fixed
-from .inspectors import is_injective, may_be_injective, one_by_one
+from .inspectors import may_be_injective, one_by_one
 from .launch_checks import stored_alike
-from .pattern import Parameter, Variant
+from .pattern import Variant
 from .proof_checks import check_proofs, wanted
+from .stage import Stage
 
 _MOST_KEPT = (1 << 31) - 1  # threads that keep numbers for others: their index is an int
 _SHARE, _SMALL = 2, 1 << 16  # they keep so many times as many numbers as there are elements in the shadows, or that many
@@ -39,56 +41,41 @@ _SHARE, _SMALL = 2, 1 << 16  # they keep so many times as many numbers as there 
 _NO_SHADOWS: frozenset[Buffer] = frozenset()
 Boxes: TypeAlias = "frozenset[tuple[Buffer, Box]]"
 _NO_BOXES: Boxes = frozenset()
-_NO_ZEROS: Zero = {}
+Assigned: TypeAlias = "Mapping[Buffer, tuple[Zeros, ...] | None]"  # None: wherever the launch stores
+_NO_ZEROS: Assigned = {}
 
 
 def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     """The shadows that this launch may accumulate plainly."""
     if not plain_allowed():
         return frozenset()
-
-    def prove() -> frozenset[Buffer]:
-        numbers = call.numbers(adjoint.primal)
-        proved = {b for b in adjoint.undecided if collision_free(adjoint.layout.body, [b], numbers)}
-        if certifying():
-            meeting = conflicting(adjoint, call, proved)
-            _note(adjoint, call, dict.fromkeys(meeting, "two threads may touch one element"))
-            proved -= meeting
-        proved |= one_by_one(adjoint, call) & frozenset(adjoint.undecided)
-        open_ = [b for b in adjoint.undecided if b not in proved]
-        gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
-        asked = (b for b in open_ if gathered is None or b not in gathered.buffers or may_be_injective(adjoint, call, b))
-        return frozenset(proved | {b for b in asked if is_injective(adjoint, call, b) is not None})
-
-    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key, certifying()), prove)
+    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key), lambda: _plain_shadows(adjoint, call))
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """One kernel of a reverse pass. `grid`: its own, if that is not the primal's; `numbers`: the values of parameters that belong to it, by
-    role and position."""
-
-    kernel: Kernel
-    parameters: tuple[Parameter, ...]
-    grid: Dim3 | None = None
-    numbers: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    fixed: FixedPoint | None = None  # what runs in the place of the kernel, for sums whose bits do not depend on the order of threads
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """Those that are launched."""
-        return (self.fixed.measure, self.fixed.collect) if self.fixed is not None else (self.kernel,)
-
-    @cached_property
-    def partials(self) -> tuple[Buffer, ...]:
-        """The arrays in which threads keep numbers for those that gather."""
-        return tuple(p.item for p in self.parameters if p.role == "partial" and isinstance(p.item, Buffer))
+def _plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
+    """Those of which isl knows that no two threads meet in an element, or an inspector that it runs."""
+    if not is_installed():
+        _note(adjoint, call, dict.fromkeys(adjoint.undecided, NO_ISLPY))
+        return frozenset()
+    meeting = conflicting(adjoint, call)
+    apart = {b for b in adjoint.undecided if b not in meeting} | (one_by_one(adjoint, call) & frozenset(adjoint.undecided))
+    open_ = [b for b in adjoint.undecided if b not in apart]
+    gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
+    asked = (b for b in open_ if gathered is None or b not in gathered.buffers or may_be_injective(adjoint, call, b))
+    apart |= {b for b in asked if counted_apart(adjoint, call, b)}
+    alone = certified(adjoint, call, Variant(frozenset(apart)), [Stage(adjoint.variant(Variant(frozenset(apart))), adjoint.parameters)])
+    if isinstance(alone, tuple):
+        return frozenset(apart)
+    _note(adjoint, call, alone)
+    return frozenset()
 
 
 def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
     """The accumulations that this launch may gather, or None if there are none."""
-    found: Gathering | None = adjoint.facts.get(("gather", call.key, plain_allowed(), certifying()), lambda: _inspected(adjoint, call))
+    found: Gathering | None = adjoint.facts.get(
+        ("gather", call.key, plain_allowed(), call.executor.sums_over_blocks), lambda: _inspected(adjoint, call)
+    )
     return found
 
 
@@ -115,11 +102,11 @@ def _inspected_for(adjoint: Adjoint, call: Call, keeping: bool) -> Gathering | N
 
 def _refused(adjoint: Adjoint, call: Call, found: Gathering) -> frozenset[Buffer]:
     """The shadows that may not be gathered, since the launches that do so are not certified to come to what the plain adjoint does."""
-    if not certifying():
+    chosen = Variant(plain_shadows(adjoint, call), in_blocks=call.executor.sums_over_blocks)
+    reasons = certified(adjoint, call, chosen, _composed(adjoint, call, found, None, chosen), found.buffers)
+    if isinstance(reasons, tuple):
         return _NO_SHADOWS
-    made = _composed(adjoint, call, found, None, Variant(plain_shadows(adjoint, call)))
-    reasons = _uncertified(adjoint, call, found, made, Variant(plain_shadows(adjoint, call)))
-    failed = found.buffers & reasons.keys() or (found.buffers if reasons else _NO_SHADOWS)
+    failed = found.buffers & reasons.keys() or found.buffers
     _note(adjoint, call, {b: reasons.get(b) or next(iter(reasons.values())) for b in failed})
     return failed
 
@@ -133,16 +120,6 @@ def uncertified(adjoint: Adjoint, call: Call) -> Mapping[Buffer, str]:
     none."""
     found: dict[Buffer, str] = adjoint.facts.get(("uncertified", call.key), dict)
     return found
-
-
-def _uncertified(
-    adjoint: Adjoint, call: Call, found: Gathering | None, made: Sequence[Stage], chosen: Variant, zero: Zero = _NO_ZEROS
-) -> dict[Buffer, str]:
-    """The shadows for which stages are not certified, with the reasons."""
-    gathered = found.buffers if found is not None else _NO_SHADOWS
-    plainly = adjoint.variant(replace(chosen, plain=chosen.plain - gathered))
-    runs = [run_of(adjoint, call, s.kernel.body, s.parameters, s.grid, s.numbers) for s in made]
-    return not_certified(adjoint, plainly, call, runs, zero)
 
 
 def _may_keep(adjoint: Adjoint, call: Call, gathered: Gather) -> bool:
@@ -168,7 +145,7 @@ def _elements(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> int:
 
 def switches() -> tuple[bool, ...]:
     """What the kernels of a reverse pass depend on beyond the launch."""
-    return analysing(), plain_allowed(), in_fixed_point(), wanted(), certifying()
+    return analysing(), plain_allowed(), in_fixed_point(), wanted()
 
 
 def stages(
@@ -176,20 +153,22 @@ def stages(
 ) -> tuple[Stage, ...]:
     """The kernels of the reverse pass, in order. Elements taken of the shadows in `left` need not be cleared; nothing is added to those in
     `aliased`."""
-    found = stages_on_zeros(adjoint, call, _NO_SHADOWS, left, aliased, _NO_BOXES)
-    assert found is not None
-    return found
+    for kept in dict.fromkeys((left, _NO_SHADOWS)):
+        found = stages_on_zeros(adjoint, call, _NO_ZEROS, kept, aliased, _NO_BOXES)
+        if found is not None:
+            return found
+    raise GpuadError(f"`{adjoint.name}` has no certificate; nothing was launched. Please report this kernel.")
 
 
 def stages_on_zeros(
-    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], aliased: frozenset[Buffer], boxes: Boxes
+    adjoint: Adjoint, call: Call, assigned: Assigned, left: frozenset[Buffer], aliased: frozenset[Buffer], boxes: Boxes
 ) -> tuple[Stage, ...] | None:
-    """The kernels of the reverse pass, in order, where the shadows in `assigned` are zero, and of gathered ones in `boxes` the elements of
-    the threads in the box, whatever their memory holds: a store stands there in the place of an addition. `left`, `aliased`: as of
-    `stages`. None where that is not certified."""
+    """The kernels of the reverse pass, in order, where the shadows in `assigned` are zero in the elements that are said, which are all that
+    the launch touches of them, and of gathered ones in `boxes` the elements of the threads in the box, whatever their memory holds: a store
+    stands there in the place of an addition. `left`, `aliased`: as of `stages`. None where that is not certified."""
     fixed = in_fixed_point()
     way = call.executor.sums_over_blocks, call.executor.orders_blocks
-    key = "stages", call.key, plain_allowed(), certifying(), *way, fixed, assigned, left, aliased, boxes
+    key = "stages", call.key, plain_allowed(), *way, fixed, frozenset(assigned.items()), left, aliased, boxes
 
     def make() -> tuple[Stage, ...] | None:
         made = _stages(adjoint, call, assigned, left, aliased, boxes)
@@ -206,12 +185,19 @@ def _in_fixed_point(adjoint: Adjoint, call: Call, made: tuple[Stage, ...]) -> tu
     stored = stored_alike(adjoint, call)
     alike = {p.item for p in adjoint.parameters if p.role == "shadow" and adjoint.primal.params[p.position] in stored}
     among = [x for x in alike if isinstance(x, Buffer)]
-    return tuple(replace(s, fixed=fixed_point(s.kernel, among, orders_blocks=call.executor.orders_blocks)) for s in made)
+    found = []
+    for stage in made:
+        fixed = fixed_point(stage.kernel, among, orders_blocks=call.executor.orders_blocks)
+        proved = certified_in_fixed_point(adjoint, call, replace(stage, fixed=fixed))
+        if isinstance(proved, str):
+            raise UnsupportedError(f"`{adjoint.primal.name}`: sums in fixed point are not certified ({proved}); none is deterministic")
+        found.append(proved)
+    return tuple(found)
 
 
 def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
     """Whether what is proved of a launch bears running it: whatever is in the elements of the boxes, it is as if they were zero."""
-    judged = _stages(adjoint, call, _NO_SHADOWS, _NO_SHADOWS, _NO_SHADOWS, boxes)
+    judged = _stages(adjoint, call, _NO_ZEROS, _NO_SHADOWS, _NO_SHADOWS, boxes)
     if judged is None:  # nothing runs that would have to be
         return True
     plainly = (Stage(adjoint.variant(Variant()), adjoint.parameters),)
@@ -238,23 +224,22 @@ def _put(adjoint: Adjoint, call: Call, boxes: Boxes, state: State, content: floa
 
 
 def _stages(
-    adjoint: Adjoint, call: Call, assigned: frozenset[Buffer], left: frozenset[Buffer], aliased: frozenset[Buffer], boxes: Boxes = _NO_BOXES
+    adjoint: Adjoint, call: Call, assigned: Assigned, left: frozenset[Buffer], aliased: frozenset[Buffer], boxes: Boxes = _NO_BOXES
 ) -> tuple[Stage, ...] | None:
     plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
     gathered = found.buffers if found is not None else _NO_SHADOWS
     partials = adjoint.partials(found.gathered) if found is not None else None
-    sums = _summed(adjoint, call, frozenset(adjoint.undecided) - plain - gathered - assigned - aliased, partials)
-    chosen = Variant(plain, assigned - gathered, left, aliased, in_blocks=call.executor.sums_over_blocks)
-    stored = assigned & gathered
-    zero = dict.fromkeys(stored) | {buffer: _zeros(found.elements[buffer], box) for buffer, box in boxes if found is not None}
-    made = _composed(adjoint, call, found, sums, chosen, stored, boxes)
-    if not certifying():
-        return made
-    if sums is not None and _uncertified(adjoint, call, found, made, chosen, zero):
-        sums, made = None, _composed(adjoint, call, found, None, chosen, stored, boxes)
-    if zero and _uncertified(adjoint, call, found, made, chosen, zero):
-        return None
-    return made
+    sums = _summed(adjoint, call, frozenset(adjoint.undecided).difference(plain, gathered, assigned, aliased), partials)
+    chosen = Variant(plain, frozenset(assigned).difference(gathered), left, aliased, in_blocks=call.executor.sums_over_blocks)
+    stored = frozenset(assigned).intersection(gathered)
+    zero = {**assigned, **{buffer: _zeros(found.elements[buffer], box) for buffer, box in boxes if found is not None}}
+    for summed in dict.fromkeys((sums, None)):
+        made = _composed(adjoint, call, found, summed, chosen, stored, boxes)
+        proved = certified(adjoint, call, chosen, made, gathered, zero)
+        if isinstance(proved, tuple):
+            return proved
+    assert zero or left or aliased, "what is gathered and what is plain have certificates"
+    return None
 
 
 def _zeros(elements: Elements, box: Box) -> tuple[Zeros, ...]:
@@ -318,9 +303,12 @@ def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State
     call.run(kernel, args)
 
 
-def run_reverse(adjoint: Adjoint, kernel: Kernel, call: Call, state: State) -> None:
-    """Runs a kernel that is all of the reverse pass."""
-    _run(adjoint, Stage(kernel, adjoint.parameters), call, state, 0)
+def alone(adjoint: Adjoint, call: Call) -> Stage:
+    """The one kernel that is all of the reverse pass, with what is plain."""
+    chosen = Variant(plain_shadows(adjoint, call))
+    proved = certified(adjoint, call, chosen, [Stage(adjoint.variant(chosen), adjoint.parameters)])
+    assert isinstance(proved, tuple), "what is plain has a certificate"
+    return proved[0]
 
 
 def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: State, width: int = 0) -> None:
@@ -338,6 +326,8 @@ def _run_one(adjoint: Adjoint, stage: Stage, call: Call, width: int, kernel: Ker
 
 def _run(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int, more: Sequence[Any] = ()) -> None:
     """Counts what the stacks need, allocates it, and runs the kernel of a stage; `more`: arguments beyond the stage's."""
+    if not stage.may_run:
+        raise GpuadError(f"`{stage.kernel.name}` has no certificate; nothing was launched. Please report this kernel.")
     if stage.grid is None:
         _scratch(adjoint, stage.kernel, call, state)
     call.run(stage.kernel, [*stage_arguments(stage, call, state, width), *more], stage.grid)

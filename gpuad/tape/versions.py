@@ -181,7 +181,7 @@ def _with_gaps(region: Region, root: Any) -> Region:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class Rows:
     """`count` runs of `run` bytes, `stride` apart from `low` on; `at` is their place in the packed bytes."""
 
     at: int
@@ -191,21 +191,21 @@ class _Rows:
     count: int
 
 
-def rows(region: Region) -> tuple[_Rows, ...]:
+def rows(region: Region) -> tuple[Rows, ...]:
     """The region as few groups of evenly spaced runs."""
     return few_rows(region) or tuple(_groups(region))
 
 
-def few_rows(region: Region) -> tuple[_Rows, ...] | None:
+def few_rows(region: Region) -> tuple[Rows, ...] | None:
     """A region's rows, or None if they are more than MANY; found out once."""
     if region.groups is None:
         found = tuple(islice(_groups(region), MANY + 1))
         region.groups = found if len(found) <= MANY else ()
-    groups: tuple[_Rows, ...] = region.groups
+    groups: tuple[Rows, ...] = region.groups
     return groups if groups or not region else None
 
 
-def _groups(region: Region) -> Iterator[_Rows]:
+def _groups(region: Region) -> Iterator[Rows]:
     begins, runs = region.spans[:, 0], region.spans[:, 1] - region.spans[:, 0]
     steps = np.diff(begins)
     at = i = 0
@@ -216,12 +216,12 @@ def _groups(region: Region) -> Iterator[_Rows]:
             later = changes[np.searchsorted(changes, i + 1)] if len(changes) and changes[-1] > i else len(begins) - 1
             count = int(later) - i + 1
         stride = int(steps[i]) if count > 1 else int(runs[i])
-        yield _Rows(at, int(begins[i]), int(runs[i]), stride, count)
+        yield Rows(at, int(begins[i]), int(runs[i]), stride, count)
         at += int(runs[i]) * count
         i += count
 
 
-def _grid(array: Any, low: int, r: _Rows) -> Any:
+def _grid(array: Any, low: int, r: Rows) -> Any:
     """A view of the runs, of which the first begins with element `low` of a flat array, as a matrix."""
     size = int(array.dtype.itemsize)
     if r.count == 1:
@@ -266,7 +266,7 @@ def portions(source: NDArray[np.uint8], region: Region, room: Callable[[int], An
     return _portions(source, region, room) if groups is None else _of_rows(source, groups, room)
 
 
-def _of_rows(source: NDArray[np.uint8], groups: Sequence[_Rows], room: Callable[[int], Any]) -> Iterator[NDArray[np.uint8]]:
+def _of_rows(source: NDArray[np.uint8], groups: Sequence[Rows], room: Callable[[int], Any]) -> Iterator[NDArray[np.uint8]]:
     packed: Any = None
     for r in groups:
         if 2 * r.run > PORTION or r.count == 1:

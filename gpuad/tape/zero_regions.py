@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from .. import pipeline
+from ..affine.certificate import Zeros
 from ..analysis.exact_coverage import begun, covers_exactly_once, surely
 from ..analysis.injectivity import TOUCHES, Launch, Reach
 from ..arguments.annotations import leaf_memory
@@ -35,7 +37,7 @@ from .interior_box import Boxed, box_within
 from .recorded_launch import Launched
 from .region import EMPTY, Region, of_array, span
 from .rules import Ruled
-from .versions import clearing_of
+from .versions import Rows, clearing_of, few_rows
 
 
 @dataclass(frozen=True)
@@ -226,15 +228,33 @@ def _on_zeros(
     places, adjoint = shadowed.places, operation.adjoint
     assert adjoint is not None
     boxes = _boxes(operation, shadowed, stale)
-    whole = frozenset(t.buffer for t, m, region in places if t.once == "added" and region and region <= stale.of(m.root))
-    assigned = whole.difference(boxes)
+    whole = {t.buffer: (m, region) for t, m, region in places if t.once == "added" and region and region <= stale.of(m.root)}
+    found = {buffer: zeros_of(region.moved(-m.offset)) for buffer, (m, region) in whole.items() if buffer not in boxes}
+    said = {buffer: zeros for buffer, zeros in found.items() if zeros is not None}
+    assigned = frozenset(said)
     if all(t.buffer in aliased or t.buffer in left or not t.writes for t, _, _ in places):
         return assigned, boxes, ()
     known = frozenset((buffer, boxed.box) for buffer, boxed in boxes.items())
-    stages = pipeline.stages_on_zeros(adjoint, operation.call, assigned, left, aliased, known)
+    stages = pipeline.stages_on_zeros(adjoint, operation.call, said, left, aliased, known)
     if stages is not None:
         return assigned, boxes, stages
     return frozenset(), {}, pipeline.stages(adjoint, operation.call, left, aliased)
+
+
+def zeros_of(region: Region) -> tuple[Zeros, ...] | None:
+    """Elements as sums of multiples, None if these are too many to say it so."""
+    rows = few_rows(region)
+    if rows is None:
+        return None
+    lows, shapes = [r.low for r in rows], {(r.run, r.stride, r.count) for r in rows}
+    steps = {high - low for low, high in pairwise(lows)}
+    if len(shapes) == len(steps) == 1:  # planes of a box
+        return (_zeros(rows[0], (steps.pop(), 0, len(rows) - 1)),)
+    return tuple(map(_zeros, rows))
+
+
+def _zeros(rows: Rows, *planes: tuple[int, int, int]) -> Zeros:
+    return Zeros(rows.low, ((1, 0, rows.run - 1), (rows.stride, 0, rows.count - 1), *planes))
 
 
 def _read_in_place(shadowed: Shadowed, aliased: Mapping[Buffer, Any], stale: Stale) -> dict[int, Memory]:
@@ -393,10 +413,10 @@ def _begun(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
 
 
 def _counted(adjoint: Adjoint, call: Call, buffer: Buffer) -> Region | None:
-    """The elements that are touched once, where the launch was asked for them: all taken, or all added to by one statement."""
+    """The elements that are touched once, where an inspector is asked for them: all taken, or all added to by one statement."""
     stmts = list(touches(adjoint.layout.body, buffer))
     alike = all(isinstance(s, Take) for s in stmts) or (len(stmts) == 1 and isinstance(stmts[0], Accumulate))
-    found = pipeline.is_injective(adjoint, call, buffer, anew=False) if alike else None
+    found = pipeline.is_injective(adjoint, call, buffer) if alike else None
     return Region(found.spans) if found is not None and found.once and found.spans is not None else None
 
 

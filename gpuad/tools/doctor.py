@@ -48,7 +48,7 @@ def _findings() -> Iterator[Finding]:
     yield _package("NumPy", ("numpy",), "pip install numpy")
     yield _package("ml_dtypes", ("ml_dtypes",), "only for arrays of bfloat16: pip install 'gpuad[bfloat16]'")
     yield _package("libclang", ("libclang",), "pip install libclang")
-    yield _package("islpy", ("islpy",), "certifies what runs in place of a launch; without it nothing is fused: pip install islpy")
+    yield _package("islpy", ("islpy",), "certifies what runs in place of a launch; without it all additions are atomic: pip install islpy")
     yield _compiler()
     yield _package("CuPy", _CUPY, "only for GPUs: pip install 'gpuad[cuda13]' or 'gpuad[cuda12]'")
     yield _gpu()

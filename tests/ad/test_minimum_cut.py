@@ -213,7 +213,7 @@ def _gradient(adjoint: Any, call: Any, state: Any) -> list[Any]:
     """The shadows after the reverse kernel alone, on memory as it is; they are put back."""
     roots = {id(s.root): s.root for a in call.bound.arguments for s in a.shadows}
     before = {k: r.copy() for k, r in roots.items()}
-    pipeline.run_reverse(adjoint, adjoint.kernel(pipeline.plain_shadows(adjoint, call)), call, state)
+    pipeline.run_stages(adjoint, [pipeline.alone(adjoint, call)], call, state)
     after = [r.copy() for r in roots.values()]
     for k, r in roots.items():
         r[...] = before[k]

@@ -21,7 +21,6 @@ from gpuad.affine.sampling import Sampler
 from gpuad.ir import folding as b
 from gpuad.ir.nodes import Binary, Buffer, Cast, Constant, Expr, LaunchIndex, Store
 from gpuad.ir.types import F64, I32, I64, U32, Scalar
-from gpuad.pipeline.certificates import certified_for_tests
 
 SHIPPED = [
     "advection-advect_float_Limiter_VanLeer",
@@ -130,7 +129,7 @@ def test_on_demand(n: int) -> None:
     """The gradients of a launch that is certified, and that it is gathered all the same."""
     u, v, c, y = pairs(0, n, n, 4, 4)
     c.shadow[...], y.shadow[...] = 0, 1
-    with certified_for_tests(), running("reference"):
+    with running("reference"):
         assert n == 0 or is_gathered(reverse(compiled(BESIDE, "k"), (2,), (3,), (u, v, c, y, n, 4)))
         gpuad.autodiff(compiled(BESIDE, "k"), (2,), (3,), (u, v, c, y, n, 4))
     np.testing.assert_array_equal(c.shadow, 6)

@@ -272,11 +272,12 @@ def known(name: str) -> dict[str, list[type]]:
     u, v = (Duplicated(np.ones(3 * N), np.zeros(3 * N)) for _ in range(2))
     call = kernel.bind((4,), (8,), (u, v, N), 0, None)
     with running("reference"):
-        from gpuad.tape.zero_regions import touches_of
+        from gpuad.tape.zero_regions import touches_of, zeros_of
 
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
         found = touches_of(adjoint, call)
-        assigned, left = (frozenset(t.buffer for t in found if t.once == once) for once in ("added", "taken"))
+        assigned = {t.buffer: zeros_of(t.region) for t in found if t.once == "added" and t.region is not None}
+        left = frozenset(t.buffer for t in found if t.once == "taken")
         stages = pipeline.stages_on_zeros(adjoint, call, assigned, left, frozenset(), frozenset())
         assert stages is not None
 
