@@ -214,3 +214,6 @@ WITH_POOL = (
     text("includes.hpp") + _COMMON + "\n" + text("threads.hpp") + "\n" + text("batch.hpp") + _SHARED_OUT_BY.format("gpuad_share_out")
 )
 POOL = WITH_POOL + "}  // namespace\n"  # the library that lends its threads to all others of a process
+HEADERS = "#ifndef _WIN32\n#include <sys/mman.h>\n#endif\n" + "".join(
+    f"#include <{name}>\n" for name in ("cmath", "cstdint", "cstdio", "cstdlib", "cstring", "new", "vector")
+)  # all that kernels' texts include
