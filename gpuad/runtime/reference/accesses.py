@@ -209,7 +209,7 @@ def _spread(frame: Frame, mask: Mask, found: Array) -> Array:
 
 def _read(frame: Frame, mask: Mask, site: Site, storage: Storage, index: Array) -> tuple[Array, Array | None]:
     positions, outside = frame.locate(storage, mask, index)
-    if outside.any():
+    if np.count_nonzero(outside):
         return _read_outside(frame, mask, site, storage, positions, outside)
     if storage.tracker is not None:
         every = np.broadcast_to(positions, (mask.count(frame.width),))
@@ -218,7 +218,7 @@ def _read(frame: Frame, mask: Mask, site: Site, storage: Storage, index: Array) 
     if storage.poison is None:
         return value, None
     poison = storage.poison[positions]
-    return value, _spread(frame, mask, poison) if poison.any() else None
+    return value, _spread(frame, mask, poison) if np.count_nonzero(poison) else None
 
 
 def _read_outside(frame: Frame, mask: Mask, site: Site, storage: Storage, positions: Array, outside: Array) -> tuple[Array, Array]:

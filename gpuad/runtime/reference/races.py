@@ -103,6 +103,11 @@ class Batch:
     contents: Array | None = None
     turns: Array | None = None  # of `Turns.at`, in a kernel with barriers of warps
 
+    @property
+    def has_barriers(self) -> bool:
+        """Whether threads of one block may be ordered. Where none are, several of them are as good as several of many blocks."""
+        return self.intervals is not None or self.turns is not None
+
 
 @dataclass
 class Tracker:
@@ -132,7 +137,7 @@ class Tracker:
 
     def clash(self, batch: Batch, wrong: Array) -> None:
         """Raises Conflict if any lane is wrong."""
-        if wrong.any():
+        if np.count_nonzero(wrong):
             raise Conflict(self, int(batch.cells[int(np.argmax(wrong))]))
 
     def _check(self, hostile: Kind, batch: Batch, relevant: Array | None) -> None:
@@ -142,9 +147,9 @@ class Tracker:
         wrong = (codes != UNTOUCHED) & (codes != batch.threads)
         if relevant is not None:
             wrong &= relevant
-        if wrong.any():
+        if np.count_nonzero(wrong):
             wrong &= ~self._ordered(hostile, codes, batch)
-        self.clash(batch, wrong)
+            self.clash(batch, wrong)
 
     def _ordered(self, kind: Kind, codes: Array, batch: Batch) -> Array:
         """Where a barrier lies between what the codes stand for and the batch: of their block, or of their warp."""
@@ -175,8 +180,8 @@ class Tracker:
         table[batch.cells] = codes
         got = table[batch.cells]
         shared = got != codes
-        if shared.any():
-            self._merge(table, batch.cells[shared], got[shared], codes[shared])
+        if np.count_nonzero(shared):
+            self._merge(table, batch, shared, got, codes)
         if batch.intervals is not None:
             self.epochs.setdefault(kind, np.zeros(self.size, np.int32))[batch.cells] = batch.intervals
         if batch.turns is not None:
@@ -195,8 +200,10 @@ class Tracker:
     def _joined(self, kind: Kind, old: Array, batch: Batch) -> Array:
         """The code of each cell after one more access, as if the lanes' cells were distinct."""
         others = (old != UNTOUCHED) & (old != batch.threads)
-        if not others.any():
+        if not np.count_nonzero(others):
             return batch.threads
+        if not batch.has_barriers:
+            return np.where(others, np.int32(BLOCKS), batch.threads)
         others &= ~self._ordered(kind, old, batch)  # a barrier ends the sets of its own block, or warp
         return np.where(others, self._union(old, batch.threads), batch.threads).astype(np.int32)
 
@@ -207,9 +214,13 @@ class Tracker:
         one_block = (self._blocks(first) == blocks) & (blocks >= 0)
         return np.where(one_warp, -(2 * warps + 3), np.where(one_block, -(2 * blocks + 4), BLOCKS))
 
-    def _merge(self, table: Array, cells: Array, first: Array, second: Array) -> None:
+    def _merge(self, table: Array, batch: Batch, shared: Array, first: Array, second: Array) -> None:
         """Cells that several lanes of one statement share: the codes of both."""
-        joined = self._union(first, second)
+        cells = batch.cells[shared]
+        if not batch.has_barriers:
+            table[cells] = BLOCKS
+            return
+        joined = self._union(first[shared], second[shared])
         for kind in (joined % 2 != 0, joined % 2 == 0, joined == BLOCKS):  # of a warp, of a block, of several: the widest is written last
             table[cells[kind]] = joined[kind]
 
