@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from nightly import NIGHTLY, cases
 from random_cuda import Kernel
 from random_cuda_checks import CONFIGURATIONS, Case, Discarded, Failure, Found, Tally, check, check_on, fault, shrink
 
@@ -18,9 +19,8 @@ from gpuad.runtime import compiler
 from gpuad.runtime.compiler import FLAGS, has_compiler
 from gpuad.runtime.host import Host
 
-BATCH = 10
-NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY", "0"))
-COUNT = NIGHTLY or 40
+BATCH = 5
+COUNT = cases(20, 40)
 FIRST = int(os.environ.get("GPUAD_SEED", "0"))
 UNOPTIMISED = tuple("-O0" if flag == "-O3" else flag for flag in FLAGS)
 EDGES = 0.05  # share of the elements that may lie at knife edges

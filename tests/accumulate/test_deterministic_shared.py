@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from gather_tools import pairs
 from launch_tools import compiled, running
+from nightly import cases
 from random_shared import RandomShared
 from shared_cases import SHARED, WARPS
 
@@ -279,7 +280,7 @@ def test_proofs_on_random_geometries(name: str) -> None:
     assert plain or name in LOST
 
 
-@pytest.mark.parametrize("seed", range(100, 130))
+@pytest.mark.parametrize("seed", range(100, 100 + cases(12, 30)))
 def test_proofs_of_random_kernels(seed: int) -> None:
     made, r = RandomShared(seed, warps=seed % 6 == 0), np.random.default_rng(seed)
     n = 2 * made.block - 1

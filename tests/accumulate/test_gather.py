@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from gather_tools import agree, atomics, gradients, is_gathered, pairs, reverse
 from launch_tools import EXECUTORS, compiled, running
+from nightly import cases
 
 import gpuad
 from gpuad import Active, Duplicated
@@ -202,10 +203,11 @@ def test_narrow_index(kind: str) -> None:
 
 
 def test_random_geometries() -> None:
-    """What the proofs say of 200 launches, the reference executor confirms, which sees every collision."""
+    """What the proofs say of random launches, the reference executor confirms, which sees every collision."""
     rng = random.Random(5)
     gathered = 0
-    for _ in range(200):
+    many = cases(60, 200)
+    for _ in range(many):
         nx, ny, pitch = rng.randint(1, 9), rng.randint(1, 7), rng.randint(1, 12)
         low, high = rng.randint(-1, 2), rng.randint(-1, 2)
         steps = rng.sample([(1, 0), (-1, 0), (0, 1), (0, -1), (1, 1), (-2, 0), (0, 2), (2, 1), (0, 0)], rng.randint(2, 4))
@@ -225,7 +227,7 @@ def test_random_geometries() -> None:
         expected = gradients(text, grid, block, make, executor="reference", plain=False)
         for found, right in zip(gradients(text, grid, block, make, executor="reference"), expected, strict=True):
             np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
-    assert 60 < gathered < 200
+    assert 0.3 * many < gathered < many
 
 
 # --- programs and other ways to a reverse pass --------------------------------------------------------------------------------------------

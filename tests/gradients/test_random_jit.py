@@ -4,7 +4,6 @@ are the same in every run; `GPUAD_NIGHTLY=500` checks that many."""
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import running
+from nightly import cases
 from random_jit import ROW, RandomJit
 
 from gpuad import Duplicated
 from gpuad.testing import check_gradient
 
 N = 6
-COUNT = int(os.environ.get("GPUAD_NIGHTLY", "20"))
+COUNT = cases(9, 20)
 NAMES = ("a", "b", "x", "y", "s")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import running
+from nightly import cases
 from tape_tools import edited
 from test_temporaries import KERNELS, N
 
@@ -110,7 +111,7 @@ class Player:
         return None
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(cases(15, 40)))
 def test_random_programs(seed: int) -> None:
     """Bit by bit; and whatever was kept of earlier recordings holds what it held."""
     r, hold = random.Random(seed), random.Random(seed + 1000)

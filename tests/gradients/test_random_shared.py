@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from launch_tools import running
+from nightly import cases
 from random_shared import RandomShared
 
 import gpuad
@@ -12,8 +13,8 @@ from gpuad import Duplicated
 from gpuad.errors import ShadowError
 from gpuad.testing import check_gradient
 
-CASES = [*((seed, False, "reference") for seed in range(40)), *((seed, True, "reference") for seed in range(10))]
-CASES += [*((seed, False, "host") for seed in range(40, 45)), *((seed, True, "host") for seed in range(12, 14))]
+CASES = [*((seed, False, "reference") for seed in range(cases(16, 40))), *((seed, True, "reference") for seed in range(cases(5, 10)))]
+CASES += [*((seed, False, "host") for seed in range(40, 40 + cases(3, 5))), *((seed, True, "host") for seed in range(12, 12 + cases(1, 2)))]
 
 
 @pytest.mark.parametrize(("seed", "warps", "executor"), CASES)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
+from nightly import cases
 from test_interior_box import NX, Run, kernel
 
 import gpuad
@@ -93,7 +94,7 @@ def test_what_is_read_again_when_something_else_is_overwritten_stays_where_it_is
         assert not redirected(tape, tape.steps or ())
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", range(0, cases(20, 60), 20))
 def test_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stencils over part of a field, in place, views, three fields: by a graph as by a tape, however much has to be copied along."""
     monkeypatch.setattr("gpuad.tape.versions.GAPS", 10)
