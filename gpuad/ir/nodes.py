@@ -12,10 +12,10 @@ and remainder by zero, shifts beyond the width and float-to-int conversions out 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..source import Span
 from .types import U32, Scalar, Space
@@ -372,21 +372,22 @@ class Kernel:
 
 # --- walking -------------------------------------------------------------------------------------------------------------------------
 
+# By type and not by `match`: passes ask millions of times.
+_CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
+    Unary: lambda e: (e.operand,),
+    Cast: lambda e: (e.operand,),
+    Binary: lambda e: (e.left, e.right),
+    Select: lambda e: (e.condition, e.then, e.otherwise),
+    Call: lambda e: e.arguments,
+}
+
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct subexpressions."""
-    match expr:
-        case Var() | Constant():
-            return ()
-        case Unary(operand=a) | Cast(operand=a):
-            return (a,)
-        case Binary(left=a, right=b):
-            return (a, b)
-        case Select(condition=c, then=a, otherwise=b):
-            return (c, a, b)
-        case Call(arguments=args):
-            return args
-    return ()
+    kind = type(expr)
+    if kind not in _CHILDREN:  # printers have expressions of their own, which are these as well
+        _CHILDREN[kind] = next((_CHILDREN[base] for base in kind.__mro__ if base in _CHILDREN), lambda e: ())
+    return _CHILDREN[kind](expr)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -395,7 +396,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while waiting:
         found = waiting.pop()
         yield found
-        waiting.extend(reversed(children(found)))
+        if parts := children(found):
+            waiting.extend(parts[::-1])
 
 
 def variables(expr: Expr) -> Iterator[Var]:

@@ -146,14 +146,28 @@ def touches(block: ir.Block, buffer: ir.Buffer) -> Iterator[ir.Stmt]:
 def expressions(stmt: ir.Stmt) -> tuple[ir.Expr, ...]:
     """The expressions directly in a statement (not those of statements inside it): operands, indices, conditions, bounds, and the inputs of
     merges and carried values. Vars that the statement defines are not among them; an Assign's target is neither."""
-    seen: list[ir.Expr] = []
-
-    def note(expr: ir.Expr) -> ir.Expr:
-        seen.append(expr)
-        return expr
-
-    map_stmt_exprs(stmt, note)
-    return tuple(seen)
+    match stmt:
+        case ir.Let(value=v) | ir.Assign(value=v):
+            return (v,)
+        case ir.Load(index=i) | ir.Take(index=i):
+            return (i,)
+        case ir.Store(index=i, value=v) | ir.Accumulate(index=i, value=v):
+            return (i, v)
+        case ir.If(condition=c, merges=merges):
+            return (c, *(e for m in merges for e in (m.then, m.otherwise)))
+        case ir.For(start=start, stop=stop, step=step, carried=carried):
+            return (start, stop, step, *(e for c in carried for e in (c.init, c.next)))
+        case ir.While(condition=c, carried=carried):
+            return (c, *(e for k in carried for e in (k.init, k.next)))
+        case ir.Atomic(index=i, operands=operands):
+            return (i, *operands)
+        case ir.Barrier(mask=mask):
+            return () if mask is None else (mask,)
+        case ir.Shuffle():
+            return (stmt.mask, stmt.value, stmt.lane, stmt.width)
+        case ir.Push(values=values) | ir.Tell(values=values):
+            return values
+    return ()
 
 
 def named(stmt: ir.Stmt) -> Iterator[ir.Var]:

@@ -367,18 +367,19 @@ class Function(Node):
 # --- looking into a tree -------------------------------------------------------------------------------------------------------------
 
 
-def walk(node: object, seen: set[int] | None = None) -> Iterator[Node]:
+def walk(node: object) -> Iterator[Node]:
     """All nodes of a piece of the tree, declarations and the bodies of helpers that it calls included, each function once."""
-    seen = seen if seen is not None else set()
-    if isinstance(node, tuple):
-        for item in node:
-            yield from walk(item, seen)
-    if not isinstance(node, Node) or (isinstance(node, Function) and id(node) in seen):
-        return
-    seen.add(id(node))
-    yield node
-    for name in node.__dataclass_fields__:
-        yield from walk(getattr(node, name), seen)
+    seen: set[int] = set()
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, tuple):
+            waiting.extend(reversed(found))
+        elif isinstance(found, Node) and not (isinstance(found, Function) and id(found) in seen):
+            if isinstance(found, Function):
+                seen.add(id(found))
+            yield found
+            waiting.extend(getattr(found, name) for name in reversed(found.__dataclass_fields__))
 
 
 def has_barrier(node: object) -> bool:

@@ -54,8 +54,8 @@ class _Scope:
         return _Scope(set(self.vars), set(self.mutable), set(self.buffers), self.const)
 
     def define(self, var: ir.Var, mutable: bool = False) -> None:
-        _require(isinstance(var.type, Scalar) and var.type not in HALVES, f"Var {var.name}#{var.uid} has type {var.type}")
-        _require(var not in self.vars, f"Var {var.name}#{var.uid} is defined twice")
+        _require(isinstance(var.type, Scalar) and var.type not in HALVES, lambda: f"Var {var.name}#{var.uid} has type {var.type}")
+        _require(var not in self.vars, lambda: f"Var {var.name}#{var.uid} is defined twice")
         self.vars.add(var)
         if mutable:
             self.mutable.add(var)

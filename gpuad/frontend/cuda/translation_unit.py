@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
 from clang.cindex import Cursor, CursorKind, SourceLocation
@@ -76,28 +77,35 @@ class Places:
             return self.source
         if name not in self._files:
             path = Path(name)
-            shown = f"<{path.name}>" if _is_own(path) else name
+            shown = f"<{path.name}>" if _is_own(name) else name
             self._files[name] = SourceFile(shown, path.read_text(errors="replace") if path.is_file() else "")
         return self._files[name]
 
     def is_ours(self, span: Span) -> bool:
         """Whether a place is in one of our headers."""
-        return any(file is span.file and _is_own(Path(name)) for name, file in self._files.items())
+        return any(file is span.file and _is_own(name) for name, file in self._files.items())
 
 
 def is_ours(cursor: Cursor) -> bool:
     """True for what the prelude and our standard headers declare, and for clang's built-in functions."""
     name = file_location(cursor.location)[0]
-    return name is None or _is_own(Path(name))
+    return name is None or _is_own(name)
 
 
-def _is_own(path: Path) -> bool:
-    return path.is_relative_to(INCLUDE)
+@cache
+def _is_own(name: str) -> bool:
+    """Whether a file is a header of ours. Every declaration of the prelude is asked for its file, a thousand in each text."""
+    return Path(name).is_relative_to(INCLUDE)
+
+
+@lru_cache(maxsize=16)
+def _lines(text: str) -> list[str]:
+    return text.split("\n")
 
 
 def _line(text: str, number: int) -> str:
     """Line `number` as clang counts lines: only line feeds end one."""
-    lines = text.split("\n")
+    lines = _lines(text)
     return lines[number - 1].removesuffix("\r") if number <= len(lines) else ""
 
 
