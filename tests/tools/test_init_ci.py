@@ -81,13 +81,15 @@ def test_commands_of_the_templates_are_gpuads() -> None:
     assert extras == {"ci", "ci,cuda13", "ci,${CUDA}"}
 
 
-def test_the_container_writes_to_its_volume_alone() -> None:
-    lines = (TEMPLATES / "gpuad.Dockerfile").read_text().splitlines()
+@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.name)
+def test_the_container_writes_to_its_volume_alone(file: Path) -> None:
+    lines = file.read_text().splitlines()
     stages = [line.split()[-1] for line in lines if line.startswith("FROM")]
     assert stages == ["base", "cpu", "cuda"]
     assert lines.count("USER 1000:1000") == 2 and "VOLUME /cache" in lines
     assert any("GPUAD_CACHE_DIR=/cache" in line for line in lines)
-    assert sum("--read-only --tmpfs /tmp" in line for line in lines) == 2
+    runs = [line for line in lines if "docker run --rm" in line]
+    assert runs and all("--read-only --tmpfs /tmp" in line and "-v gpuad-cache:/cache" in line for line in runs)
 
 
 # --- linters -----------------------------------------------------------------------------------------------------------------------------
