@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """With `--ptx` the tests that ask for the CPU's executor get the one that executes PTX."""
+    gc.set_threshold(20_000)  # thousands of kernels stay: looking through them every 700 objects takes a twentieth of the time
     if config.getoption("--ptx"):
         launch_tools.EXECUTORS["host"] = PTX
 

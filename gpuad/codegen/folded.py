@@ -17,10 +17,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from weakref import ref
 
 from ..ir import nodes as ir
 from ..ir.folding import negate
 from ..ir.rewrite import Rewrite, assigned_vars, is_short, map_stmt_exprs, substitute, walk_stmts
+from ..ir.rewrite import expressions as expressions_of
 from ..ir.types import I32, Space, value_type
 
 
@@ -69,14 +71,14 @@ def _visit_inits(carried: tuple[ir.Carried, ...], visit: Rewrite) -> tuple[ir.Ca
 
 def operands(stmt: ir.Stmt) -> list[ir.Expr]:
     """The expressions that `visit_operands` visits."""
-    found: list[ir.Expr] = []
-
-    def note(expr: ir.Expr) -> ir.Expr:
-        found.append(expr)
-        return expr
-
-    visit_operands(stmt, note)
-    return found
+    match stmt:
+        case ir.If(condition=a):
+            return [a]
+        case ir.For():
+            return [stmt.start, stmt.stop, stmt.step, *(c.init for c in stmt.carried)]
+        case ir.While():
+            return [c.init for c in stmt.carried]
+    return [*expressions_of(stmt)]
 
 
 def blocks(stmt: ir.Stmt) -> list[tuple[ir.Block, list[ir.Expr]]]:
@@ -214,7 +216,19 @@ def single_values(kernel: ir.Kernel) -> dict[ir.Var, ir.Expr]:
 
 def fold(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel as it is printed: single-use loads are `Read` expressions, unused values are gone, the counters of while loops are
-    carried values."""
+    carried values. The printers of one launch ask for the same kernel one after the other."""
+    for asked, folded in _last:
+        if asked() is kernel:
+            return folded
+    folded = _folded(kernel)
+    _last[:] = [(ref(kernel), folded)]
+    return folded
+
+
+_last: list[tuple[ref[ir.Kernel], ir.Kernel]] = []
+
+
+def _folded(kernel: ir.Kernel) -> ir.Kernel:
     body = _count_iterations(kernel.body)
     blocked: set[int] = set()
     uses = Uses()
@@ -280,7 +294,7 @@ class _Fold:
             remaining.subtract(self.uses.of(stmt))
             kept = self.statement(stmt, remaining)
             if isinstance(kept, ir.For) and not kept.backward and kept.start not in self.mutable:
-                kept = _with_start(kept, result, remaining)
+                kept = self.with_start(kept, result, remaining)
             result += [] if kept is None else [kept]
         tail = [self.put(e) for e in tail]
         self.pending = outer
@@ -302,7 +316,7 @@ class _Fold:
             return None
         stmt = self.nested(stmt, after)
         self.keep({v for v in self.stale(stmt) if after[v]})
-        return _pruned(stmt, after)
+        return self.pruned(stmt, after)
 
     def operands(self, stmt: ir.Stmt) -> ir.Stmt:
         if not isinstance(stmt, ir.For):
@@ -337,7 +351,7 @@ class _Fold:
 
     def crossing(self, stmt: ir.Stmt, after: Counter[ir.Var]) -> set[ir.Var]:
         """The pending values that are used behind a statement within which they may change."""
-        changed = {v for s in walk_stmts((stmt,)) for v in self.stale(s)}
+        changed = {v for s in walk_stmts((stmt,)) for v in self.stale(s)} if self.pending else set()
         return {v for v in changed if after[v]}
 
     def branches(self, stmt: ir.If) -> ir.If:
@@ -372,6 +386,35 @@ class _Fold:
             return set()
         return {v for v, e in self.pending.items() if any(_touches(target, synchronises, r.buffer) for r in reads(e))}
 
+    def with_start(self, stmt: ir.For, before: list[ir.Stmt], after: Counter[ir.Var]) -> ir.For:
+        """The loop with its start in its header, where a definition just before gives it the name of the loop's index and no other use."""
+        last = before[-1] if before else None
+        if not isinstance(last, ir.Let) or last.note or stmt.start != last.var or last.var.name != stmt.var.name:
+            return stmt
+        if after[last.var] or self.uses.of(stmt)[last.var] != 1:
+            return stmt
+        before.pop()
+        return replace(stmt, start=last.value)
+
+    def pruned(self, stmt: ir.Stmt, after: Counter[ir.Var]) -> ir.Stmt | None:
+        """The statement without unused results; None if nothing is left."""
+        match stmt:
+            case ir.If(merges=merges):
+                stmt = replace(stmt, merges=tuple(m for m in merges if after[m.var]))
+                if not stmt.merges and not stmt.then:
+                    return replace(stmt, condition=negate(stmt.condition), then=stmt.otherwise, otherwise=()) if stmt.otherwise else None
+            case ir.For(body=(), carried=()):
+                return None
+            case ir.For() | ir.While():
+                return replace(stmt, carried=self.live_carried(stmt, after))
+        return stmt
+
+    def live_carried(self, stmt: ir.For | ir.While, after: Counter[ir.Var]) -> tuple[ir.Carried, ...]:
+        """Without the carried values that only their own next value uses."""
+        inside, bounds = self.uses.inside(stmt), _counted((stmt.start, stmt.stop, stmt.step)) if isinstance(stmt, ir.For) else Counter()
+        own = {c.var: sum(v == c.var for v in ir.variables(c.next)) for c in stmt.carried}
+        return tuple(c for c in stmt.carried if after[c.result] or inside[c.var] + bounds[c.var] > own[c.var])
+
 
 def _touches(target: ir.Buffer | None, synchronises: bool, buffer: ir.Buffer) -> bool:
     if synchronises and buffer.space is not Space.LOCAL:
@@ -379,37 +422,5 @@ def _touches(target: ir.Buffer | None, synchronises: bool, buffer: ir.Buffer) ->
     return target is not None and (target == buffer or target.space is buffer.space is Space.GLOBAL)
 
 
-def _with_start(stmt: ir.For, before: list[ir.Stmt], after: Counter[ir.Var]) -> ir.For:
-    """The loop with its start in its header, where a definition just before gives it the name of the loop's index and no other use."""
-    last = before[-1] if before else None
-    if not isinstance(last, ir.Let) or last.note or stmt.start != last.var or last.var.name != stmt.var.name:
-        return stmt
-    if after[last.var] or Uses().of(stmt)[last.var] != 1:
-        return stmt
-    before.pop()
-    return replace(stmt, start=last.value)
-
-
 def _with_next(carried: tuple[ir.Carried, ...], tail: list[ir.Expr]) -> tuple[ir.Carried, ...]:
     return tuple(replace(c, next=e) for c, e in zip(carried, tail, strict=True))
-
-
-def _pruned(stmt: ir.Stmt, after: Counter[ir.Var]) -> ir.Stmt | None:
-    """The statement without unused results; None if nothing is left."""
-    match stmt:
-        case ir.If(merges=merges):
-            stmt = replace(stmt, merges=tuple(m for m in merges if after[m.var]))
-            if not stmt.merges and not stmt.then:
-                return replace(stmt, condition=negate(stmt.condition), then=stmt.otherwise, otherwise=()) if stmt.otherwise else None
-        case ir.For(body=(), carried=()):
-            return None
-        case ir.For() | ir.While():
-            return replace(stmt, carried=_live_carried(stmt, after))
-    return stmt
-
-
-def _live_carried(stmt: ir.For | ir.While, after: Counter[ir.Var]) -> tuple[ir.Carried, ...]:
-    """Without the carried values that only their own next value uses."""
-    inside = Uses().of(replace(stmt, carried=tuple(replace(c, init=c.var) for c in stmt.carried)))
-    own = {c.var: sum(v == c.var for v in ir.variables(c.next)) + 1 for c in stmt.carried}
-    return tuple(c for c in stmt.carried if after[c.result] or inside[c.var] > own[c.var])
