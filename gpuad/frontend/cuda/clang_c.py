@@ -112,6 +112,13 @@ def file_location(location: SourceLocation) -> tuple[str | None, int, int, int]:
     return name, line.value, column.value, offset.value
 
 
+def file_number(location: SourceLocation) -> int | None:
+    """A number of the file, the same for all locations of a translation unit that are in it: that of its name costs ten times as much."""
+    file = cindex.c_object_p()
+    library().clang_getFileLocation(location, ctypes.byref(file), None, None, None)
+    return ctypes.cast(file, ctypes.c_void_p).value
+
+
 def children(cursor: Cursor) -> list[Cursor]:
     """The child cursors in source order.
 

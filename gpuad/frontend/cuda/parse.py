@@ -26,7 +26,7 @@ from ...ir.types import Array, Pointer, Scalar, Type
 from ...recursion_limit import room
 from ...source import SourceFile, Span
 from . import lower_calls, lower_memory, lower_operators, lower_statements, lower_switch, records
-from .clang_c import children, file_location, has_attribute, library, template_of
+from .clang_c import children, file_location, file_number, has_attribute, library, template_of
 from .context import Context, ExpressionHandler, StatementHandler
 from .fence import header_message
 from .lower_calls import is_lambda, is_passed
@@ -268,16 +268,20 @@ def _errors(unit: TranslationUnit) -> tuple[Diagnostic, ...]:
     return tuple(d for d in unit.diagnostics if d.severity >= Diagnostic.Error)
 
 
-def _functions(scope: Cursor, prefix: str) -> list[tuple[str, Cursor]]:
-    """The user's functions with their namespaces."""
+def _functions(scope: Cursor, prefix: str, ours: dict[int | None, bool] | None = None) -> list[tuple[str, Cursor]]:
+    """The user's functions with their namespaces. `ours`: which files, by number, are headers of ours."""
     found: list[tuple[str, Cursor]] = []
+    ours = {} if ours is None else ours
     for cursor in children(scope):
-        if is_ours(cursor):
+        number = file_number(cursor.location)
+        if number not in ours:
+            ours[number] = is_ours(cursor)
+        if ours[number]:
             continue
         if cursor.kind in _FUNCTIONS:
             found.append((prefix + cursor.spelling, cursor))
         elif cursor.kind in _SCOPES:
-            found += _functions(cursor, prefix + (f"{cursor.spelling}::" if cursor.kind == CursorKind.NAMESPACE else ""))
+            found += _functions(cursor, prefix + (f"{cursor.spelling}::" if cursor.kind == CursorKind.NAMESPACE else ""), ours)
     return found
 
 
