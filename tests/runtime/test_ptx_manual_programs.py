@@ -369,6 +369,15 @@ def test_vectors_in_shared_memory() -> None:
     assert each(body, np.array([5], np.uint32), declared=TILE) == 2
 
 
+def test_volatile_accesses_of_64_bits() -> None:
+    body = """
+    shl.b32 %r9, %r1, 3; mov.u32 %r15, tile; add.u32 %r15, %r15, %r9; mov.b64 %d30, {0, %r8};
+    st.volatile.shared.u64 [%r15], %d30; ld.volatile.shared.u64 %d31, [%r15]; mov.b64 {_, %r8}, %d31;
+"""
+    x = np.arange(64, dtype=np.uint32)
+    np.testing.assert_array_equal(each(body, x, declared=TILE), x)
+
+
 def test_which_space_an_address_is_of() -> None:
     for space, declared in (("shared", TILE), ("local", ".local .align 4 .b8 tile[16];")):
         body = f"    mov.u64 %d21, tile; cvta.{space}.u64 %d22, %d21;\n"

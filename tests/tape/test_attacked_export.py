@@ -141,6 +141,7 @@ extern "C" __global__ void scaled(double* x, double a, int n) {
 """
 
 
+@pytest.mark.cpu
 def test_shadows_of_numbers_are_named_in_the_order_of_the_program(tmp_path: Path) -> None:
     """They were counted from the last launch on, and a temporary of that name moved all of them on."""
     kernel, x, tape = gpuad.kernel(_NUMBERS, "scaled"), pair(20, 1), gpuad.Tape()
@@ -163,6 +164,7 @@ def test_shadows_of_numbers_are_named_in_the_order_of_the_program(tmp_path: Path
     assert len({float(s) for s in shadows}) == 3
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_come_in_the_order_of_the_recording(tmp_path: Path, order: Any) -> None:
     """A shadow in the other order was taken by its bytes: the gradient of an element was that of another one."""
