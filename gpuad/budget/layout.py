@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 UNIT = 512  # bytes, as CuPy's pool rounds
+_FIRST = -(1 << 60)  # the place of the first island
 
 
 def rounded(nbytes: int) -> int:
@@ -28,18 +29,19 @@ class Buffer:
 
 @dataclass(eq=False)
 class Layout:
-    """Takes and frees buffers; `top`: bytes of the allocation that has room for all that was taken."""
+    """Takes and frees buffers; `top`: bytes of the allocation that has room for all that was taken, but for those in `islands`, whose
+    places are negative."""
 
     top: int = 0
     used: int = 0
-    most: int = 0
+    _next: int = _FIRST
     _free: list[tuple[int, int]] = field(default_factory=list)  # (begin, end), sorted, apart
     _sizes: list[tuple[int, int]] = field(default_factory=list)  # (size, begin) of the same, sorted
 
     def take(self, size: int) -> Buffer:
         """A buffer of at least one byte."""
         want = rounded(size)
-        at = bisect_left(self._sizes, (want, -1))
+        at = bisect_left(self._sizes, (want, _FIRST))
         if at < len(self._sizes):
             length, begin = self._sizes[at]
             self._remove(begin, begin + length)
@@ -52,8 +54,17 @@ class Layout:
         else:
             begin, self.top = self.top, self.top + want
         self.used += want
-        self.most = max(self.most, self.used)
         return Buffer(size, begin)
+
+    def islands(self, sizes: Iterable[int]) -> list[Buffer]:
+        """Buffers in allocations of their own, which are there already: once they are dropped, others take their places."""
+        found = []
+        for size in sizes:
+            buffer = Buffer(size, self._next)
+            self._next += rounded(size) + UNIT  # so that no two become one
+            self.used += rounded(size)
+            found.append(buffer)
+        return found
 
     def drop(self, buffers: Iterable[Buffer]) -> None:
         """They are free again."""

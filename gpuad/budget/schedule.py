@@ -13,7 +13,7 @@ Walther's binomial schedule; where it takes less, segments grow at the leaves (m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -116,13 +116,15 @@ def moves_of(chain: Chain, slots: int) -> tuple[Move, ...]:
     return _tidied(found)
 
 
-def moves_from(chain: Chain, stored: Sequence[int], slots: int) -> tuple[Move, ...]:
-    """The reversal of a program that has been run, of which the states before the units `stored` were (0 among them, rising)."""
+def moves_from(chain: Chain, stored: Mapping[int, bool], slots: int) -> tuple[Move, ...]:
+    """The reversal of a program that has been run, of which the states before the units `stored` were (0 among them, rising), each with
+    whether it takes one of the slots."""
     found: list[Move] = [Save(at) for at in stored]
-    ends = [*stored[1:], chain.units]
-    for number in range(len(stored) - 1, -1, -1):
-        found.append(Load(stored[number]))
-        _reverse(chain, stored[number], ends[number], max(slots - number, 0), found)
+    end, taken = chain.units, sum(stored.values())
+    for at in reversed(stored):
+        found.append(Load(at))
+        _reverse(chain, at, end, max(slots - taken, 0), found)
+        end, taken = at, taken - stored[at]
     return _tidied(found)
 
 

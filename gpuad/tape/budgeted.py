@@ -2,9 +2,9 @@
 
 While a program is recorded for the first time nobody knows how long it is. So two things are kept: what adjoints need (`stores`), as
 without a budget, and what the program needs to run once more from its beginning (`restarts`: its initial state, as far as it is
-overwritten, and the results of what may not run again). When both do not fit, the first is let go; when the second could not fit whatever
-comes, that is. A program of which neither fits is recorded to its end, since only then it is known how many bytes it takes, and refused
-there with that number.
+overwritten, and the results of what may not run again). When both do not fit, the first is let go, and checkpoints are stored from there on
+(`marks`), and thinned as the program goes on; when the second could not fit whatever comes, that is. A program of which neither fits is
+recorded to its end, since only then it is known how many bytes it takes, and refused there with that number.
 
 When the program comes again its schedule is known (`budget.schedule`): each of its steps stores what the script says. A reversal runs the
 script's actions: states are brought back, operations run again, adjoints run, and at the end arrays hold what the program left in them.
@@ -12,28 +12,29 @@ script's actions: states are brought back, operations run again, adjoints run, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from .. import pipeline
-from ..budget import bytes_of, rounded, shown
+from ..budget import bytes_of, expendable, rounded, shown, stride
 from ..errors import BudgetError, TapeError
 from ..pipeline import executor_of
 from ..runtime.actions import Action, Doing, clearing, perform
 from .arena import Exact, Full, Pooled, Separate
+from .marks import Copied, Marks
 from .memory_log import Kind
 from .operations import Foreign, Operation
 from .outlook import Outlook, Tradeoff, outlook, tradeoff
-from .planner import Planner
+from .planner import Planner, Turn
 from .program import Program
 from .recorded_launch import Launched
 from .region import EMPTY, Region
 from .rerun import Regions, Rerun, allocation_of, common, joined, needs_of, united, without
 from .script import Script
-from .scripted import Copied, Kept, Scripted
+from .scripted import Kept, Scripted
 from .trace_steps import MadeStep, Step
 from .versions import Allocation, home_of, piece_of
 
@@ -103,9 +104,11 @@ class Budget:
         self._coming: Rerun = NONE
         self._copies = 0
         self._planner: Planner | None = None
+        self.__dict__.pop("_after", None)
         self._refusal: BudgetError | None = None
         self._scripted = None
         self._signatures: list[Any] = []
+        self.marks, self._slots, self._turn = Marks(), 0, Turn(1, 0)
 
     # --- the account -------------------------------------------------------------------------------------------------------------------
 
@@ -119,7 +122,7 @@ class Budget:
     def added(self) -> int:
         """Bytes that the tape has now, of all kinds."""
         script = self._scripted.nbytes if self._scripted is not None else 0
-        return self.saved.nbytes + self.kept.nbytes + script + self.transient.nbytes + self.tape.other_bytes()
+        return self.saved.nbytes + self.kept.nbytes + self.marks.nbytes + script + self.transient.nbytes + self.tape.other_bytes()
 
     def _note_added(self) -> None:
         self.most = max(self.most, self.added())
@@ -129,6 +132,9 @@ class Budget:
         which may be what goes, "restarts", or an operation that goes on ("amid"), so that one of both has to stay."""
         least = more if use == "restarts" else 0
         while self.added() + more > self.limited():
+            if self.marks:
+                self._thin()
+                continue
             if not (self.stores or self.restarts) or (use == "amid" and not (self.stores and self.restarts)):
                 return False
             if self.restarts and (not self.stores or self._prefers_stores or self._least_restart() + least > self.limited()):
@@ -162,6 +168,7 @@ class Budget:
 
     def _drop_restarts(self) -> None:
         self.restarts, self.kept = False, Kept()
+        self.marks.clear()
 
     def admit(self, size: int) -> bool:
         """Whether memory for what adjoints need may grow by so much."""
@@ -208,9 +215,15 @@ class Budget:
         if self.tape.restore:
             users = {w: r for w, r in rerun.writes.items() if w not in self.tape.own}
             wanted = united(wanted, without(users, self._done))
-        allocations = allocation_of(operation)
+        if self.restarts and not self.stores and not self.tape.doing.dry:
+            self._mark(time)
+        allocations = {**self.tape.allocations, **allocation_of(operation)}
         for where, region in wanted.items():
-            self._copy(self.kept.initial, allocations.get(where) or self.tape.allocations[where], region, time, time)
+            copied = self._copy(self.kept.initial, allocations[where], region, time, time)
+            if copied is not None:
+                self.marks.add(copied, lent=True)
+        self._copy_for_marks(without(reads, rerun.arrives), rerun.writes, wanted, allocations, time)
+        self.marks.wrote(rerun.writes)
         self._several = united(self._several, common(self._done, rerun.writes))
         self._done = united(self._done, rerun.writes)
         self._pending = without(fresh, rerun.writes)
@@ -228,10 +241,44 @@ class Budget:
                 self._copy(self.kept.arrivals.setdefault(time, []), self.tape.allocations[where], region, time, time)
                 written[where] = written[where] - region
 
-    def _copy(self, found: list[Copied], allocation: Allocation, region: Region, time: int, owner: int) -> None:
+    def _mark(self, time: int) -> None:
+        """Sets a mark before an operation, if it is the time for one."""
+        if self._slots == 0 and not self.marks:
+            self._turn = Turn.of(self._program(), self._signatures)
+        steps = self._turn.number(time) - self._turn.number(self.marks.marks[-1].time if self.marks else 0)
+        apart = stride(self._turn.number(time), self._slots) if self._slots else 1
+        if time and steps >= apart and self._turn.begins(time):
+            self.marks.set(time)
+
+    def _thin(self) -> None:
+        """Lets go of the mark that costs the least."""
+        self._slots = max(self._slots, len(self.marks))  # with the state at the beginning, and without the one that goes
+        numbers = [0, *(self._turn.number(mark.time) for mark in self.marks.marks)]
+        self.marks.drop(expendable(numbers, self._turn.number(len(self.reruns)), self._slots) - 1)
+
+    def _copy_for_marks(self, reads: Regions, writes: Regions, copied: Regions, allocations: Mapping[int, Allocation], time: int) -> None:
+        """Copies what an operation is about to overwrite of the states at marks, beside what was copied for that at the beginning; marks
+        that there is no room for are let go."""
+        while self.marks:
+            wanted = without(self.marks.meets(reads, writes), copied)
+            homes = {w: home_of(r, r, allocations[w].root) for w, r in wanted.items()}
+            more = sum(rounded(nbytes) for _, nbytes in homes.values())
+            if self._least_restart() + self.marks.nbytes + more <= self.limited():
+                break
+            self._thin()
+        else:
+            return
+        for where, region in wanted.items():
+            base, nbytes = homes[where]
+            piece = piece_of(allocations[where].root, region, time, self.new(nbytes), base)
+            perform(piece.saving)
+            self.marks.add(Copied(allocations[where], piece, 0), lent=False)
+            self._note_added()
+
+    def _copy(self, found: list[Copied], allocation: Allocation, region: Region, time: int, owner: int) -> Copied | None:
         """Copies bytes for restarts, if there is room."""
         if not self.restarts:
-            return
+            return None
         base, nbytes = home_of(region, region, allocation.root)
         old = self._old.pop(0) if self._old else None
         if old is not None and (old.piece.time, old.piece.region, old.allocation.address) == (time, region, allocation.address):
@@ -239,7 +286,7 @@ class Budget:
         elif self._fits(rounded(nbytes), "restarts") and self.restarts:
             data, self._old = self.new(nbytes), []
         else:
-            return
+            return None
         piece = piece_of(allocation.root, region, time, data, base)
         for action in piece.saving:
             self.tape.doing.do(action)
@@ -247,6 +294,7 @@ class Budget:
         self._copies += 1
         found.append(Copied(allocation, piece, self._copies))
         self._note_added()
+        return found[-1]
 
     def _copied(self, allocation: Allocation, region: Region, time: int) -> Copied:
         """Bytes of an allocation as they are now."""
@@ -276,9 +324,12 @@ class Budget:
         planner, free = self.planner, self.limited() - self.tape.other_bytes()
         if self.stores and self.saved.nbytes + rounded_up(planner.keeping().transient) <= free:
             self._store_only()
-        elif self.restarts and planner.peak(planner.script(0, sweeps=False)) <= free:
+        elif self.restarts and planner.peak(planner.after(Marks()).script(0)) <= free:
             if self.stores:
                 self._drop_stores()
+            while self.marks and self._after.peak(self._after.script(0)) > free:
+                self._thin()
+                del self._after
         elif self.restarts and planner.peak(planner.keeping()) <= free:
             self._convert()
             if not self.stores:
@@ -288,11 +339,18 @@ class Budget:
 
     @property
     def planner(self) -> Planner:
-        """What schedules there are."""
+        """What schedules there are when the program is run by them."""
         if self._planner is None:
-            program = Program(self.tape.operations, self.reruns, {a.address: a for a in self.tape.allocations.values()})
-            self._planner = Planner(program, self._signatures, frozenset(self.tape.own) if self.tape.restore else None)
+            self._planner = Planner(self._program(), self._signatures, frozenset(self.tape.own) if self.tape.restore else None)
         return self._planner
+
+    @cached_property
+    def _after(self) -> Planner:
+        """And what there are now that it has been run."""
+        return self.planner.after(self.marks)
+
+    def _program(self) -> Program:
+        return Program(self.tape.operations, self.reruns, {a.address: a for a in self.tape.allocations.values()})
 
     def _refuse(self) -> None:
         """Says that the program does not fit, and lets go what it has kept."""
@@ -332,6 +390,7 @@ class Budget:
         initial, doing = self.kept.initial, self.tape.doing
         self.kept = Kept(results=self.kept.results, arrivals=self.kept.arrivals)
         self.restarts, self.stores = False, True
+        self.marks.clear()
         for a in self.tape.allocations.values():
             a.pending, a.initial = EMPTY, EMPTY
         open_ = [self._copied(self.tape.allocations[w], region, len(self.reruns)) for each in self._open for w, region in each.items()]
@@ -388,9 +447,9 @@ class Budget:
     def scripted(self) -> Scripted | None:
         """What a reversal follows; None where all that adjoints need was kept, as without a budget."""
         if self._scripted is None and not self.stores:
-            script = self.planner.best(self.limited() - self.tape.other_bytes(), sweeps=False)
+            script = self._after.best(self.limited() - self.tape.other_bytes())
             assert script is not None, "the recording would have been refused"
-            self._take(script)
+            self._take(self._after.whole(script))
         if self._scripted is None and not self.transient.pinned:
             self.transient.size(self.planner.keeping().transient)
         return self._scripted
@@ -399,11 +458,19 @@ class Budget:
         """The program is expected to come again: whether it is to be repeated, rather than recorded once more."""
         if self.stores or self._sweeps or self._refusal:
             return True
+        self._let_marks_go()
         if self.planner.peak(self.planner.keeping()) <= self.limited() - self.tape.other_bytes():
             self._fits_stored = True  # it is recorded once more, and nothing is kept but what adjoints need
             return False
         self._schedule()
         return True
+
+    def _let_marks_go(self) -> None:
+        """From here on a schedule says what is stored."""
+        if self._scripted is not None:
+            self.tape.drop_plans()
+            self._scripted = None
+        self.marks.clear()
 
     @property
     def script(self) -> Scripted | None:
@@ -419,7 +486,7 @@ class Budget:
         """The program comes again: from here on its steps store what the script says."""
         script = self.planner.best(self.limited() - self.tape.other_bytes())
         assert script is not None, "the recording would have been refused"
-        scripted = self._take(script)
+        scripted = self._take(self.planner.whole(script))
         time = 0
         for step in self.tape.steps or ():
             if isinstance(step, MadeStep):

@@ -5,20 +5,22 @@ A unit is a turn of the program's loop, if most of it is one, else an operation,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..budget import Chain, Keep, Reverse, moves_from, moves_of, rounded
+from ..budget import Chain, Keep, Move, Reverse, moves_from, moves_of, rounded
+from .marks import Marks
 from .program import Program, initial_parts
-from .script import Script, Writer
+from .script import Online, Script, Writer
 from .script_memory import transient_bytes
 
 MOST_UNITS = 1024
 _LONGEST = 256  # operations of a period
+_KEEPING = -1  # in place of a number of checkpoints: nothing runs again
 _FEW = 16  # schedules, of which each is looked at
 
 
@@ -39,8 +41,13 @@ def period(signatures: Sequence[Any]) -> tuple[int, int, int] | None:
     return None
 
 
-def units_of(program: Program, signatures: Sequence[Any]) -> list[int]:
-    """Where units begin, and the program's end: at each turn of its loop, where the least is live, or at each operation."""
+def units_of(program: Program, signatures: Sequence[Any], through: Collection[int] = ()) -> list[int]:
+    """Where units begin, and the program's end: at each turn of its loop, where the least is live, or at each operation. `through`: where
+    some have to begin."""
+    return sorted({*_units_of(program, signatures, min(through, default=None)), *through})
+
+
+def _units_of(program: Program, signatures: Sequence[Any], at: int | None) -> list[int]:
     n = len(program)
     found = period(signatures)
     if found is None:
@@ -49,20 +56,61 @@ def units_of(program: Program, signatures: Sequence[Any]) -> list[int]:
     p, begin, end = found
     sizes = program.state_bytes
     turns = min(range(begin, begin + p), key=lambda t: (sizes[t + p] if t + p <= end else sizes[t], t))
+    if at is not None and begin <= at < end:
+        turns = begin + (at - begin) % p
     group = -(-((end - turns) // p) // MOST_UNITS) * p
     inner = [t for t in range(turns, end + 1, group) if 0 < t < n]
     return [0, *inner, n]
 
 
+@dataclass(frozen=True)
+class Turn:
+    """The turns of a loop that is still running: their length in operations, and where one begins."""
+
+    length: int
+    begin: int
+
+    @classmethod
+    def of(cls, program: Program, signatures: Sequence[Any]) -> Turn:
+        """As far as the program has come: begun where the least is live. Each operation is one, if there is no loop."""
+        found = period(signatures)
+        if found is None:
+            return cls(1, 0)
+        p, n = found[0], len(program.reruns)
+        sizes = program.state_bytes
+        return cls(p, min(range(max(n - 2 * p, 0), max(n - p, 1)), key=lambda t: (sizes[t], t)))
+
+    def begins(self, time: int) -> bool:
+        """Whether one begins there."""
+        return (time - self.begin) % self.length == 0
+
+    def number(self, time: int) -> int:
+        """How many turns there were before."""
+        return time // self.length
+
+
 @dataclass(eq=False)
 class Planner:
     """Scripts for a program by their number of checkpoints. `restored`: the program's own allocations, where the others are given their
-    initial state back in the end."""
+    initial state back in the end. `marks`: the checkpoints with which it has been run; None if it is to be run by the script."""
 
     program: Program
     signatures: Sequence[Any]
     restored: frozenset[int] | None = None
-    _scripts: dict[tuple[bool, int], Script] = field(default_factory=dict)
+    marks: Marks | None = None
+    _scripts: dict[int, Script] = field(default_factory=dict)
+
+    def after(self, marks: Marks) -> Planner:
+        """The same for the program once it has been run with such checkpoints."""
+        return replace(self, marks=marks, _scripts={})
+
+    @cached_property
+    def online(self) -> Online | None:
+        """The checkpoints with which it has been run."""
+        if self.marks is None:
+            return None
+        self.program.note(mark.time for mark in self.marks.marks)
+        return Online.of(self.marks, self.program.states)
 
     @cached_property
     def initial(self) -> int:
@@ -84,7 +132,7 @@ class Planner:
     @cached_property
     def boundaries(self) -> list[int]:
         """Where units begin, and the program's end."""
-        return units_of(self.program, self.signatures)
+        return units_of(self.program, self.signatures, self.online.stored if self.online is not None else ())
 
     @cached_property
     def _sizes(self) -> tuple[int, int, int, bool]:
@@ -100,7 +148,7 @@ class Planner:
         return state, one, further, spared
 
     def _kept(self, begin: int, end: int) -> int:
-        writer = Writer(self.program, self.boundaries, sweeps=False)
+        writer = Writer(self.program, self.boundaries, Online())
         writer.at = len(self.program)
         writer._keep(self.boundaries[begin], self.boundaries[end])
         return writer.layout.top
@@ -121,54 +169,68 @@ class Planner:
             low, high = (low, middle) if self.chain.kept(middle) >= units else (middle + 1, high)
         return low
 
-    def script(self, slots: int, *, sweeps: bool) -> Script:
-        """The script with so many checkpoints beside the initial state."""
-        key = sweeps, slots
-        if key not in self._scripts:
-            moves = moves_of(self.chain, slots) if sweeps else moves_from(self.chain, [0], slots)
-            found = Writer(self.program, self.boundaries, sweeps=sweeps).script(moves)
-            found.transient = transient_bytes(found.reversal, self.program)
-            self._scripts[key] = found
-        return self._scripts[key]
+    def script(self, slots: int) -> Script:
+        """A sketch of the script with so many checkpoints beside the initial state."""
+        if slots not in self._scripts:
+            self._scripts[slots] = self._written(self._moves(slots), sketch=True)
+        return self._scripts[slots]
+
+    def whole(self, script: Script) -> Script:
+        """The script of a sketch, as it is followed."""
+        return next((self._written(self._moves(slots)) for slots, known in self._scripts.items() if known is script), script)
+
+    def _moves(self, slots: int) -> tuple[Move, ...]:
+        if slots == _KEEPING:
+            units = len(self.boundaries) - 1
+            return Keep(0, units), Reverse(0, units)
+        if self.online is None:
+            return moves_of(self.chain, slots)
+        stored = {self.boundaries.index(t): bool(self.online.freed[t]) for t in sorted(self.online.stored)}
+        return moves_from(self.chain, {0: False, **stored}, slots)
+
+    def _written(self, moves: Sequence[Move], *, sketch: bool = False) -> Script:
+        found = Writer(self.program, self.boundaries, self.online, sketch=sketch).script(moves)
+        found.transient = transient_bytes(found.reversal, self.program)
+        return found
 
     def keeping(self) -> Script:
         """The script in which nothing runs again."""
-        key = True, -1
-        if key not in self._scripts:
-            units = len(self.boundaries) - 1
-            found = Writer(self.program, self.boundaries, sweeps=True).script((Keep(0, units), Reverse(0, units)))
-            found.transient = transient_bytes(found.reversal, self.program)
-            self._scripts[key] = found
-        return self._scripts[key]
+        return self.script(_KEEPING)
 
     def peak(self, script: Script) -> int:
         """Bytes that it takes, with what it needs of the state at the beginning."""
         fixed = self.initial + self.kept if script.uses_initial or self.restored is not None else 0
-        return script.top + fixed + rounded(script.transient) * bool(script.transient)
+        return script.top + fixed + (self.marks.nbytes if self.marks else 0) + rounded(script.transient) * bool(script.transient)
 
-    def best(self, budget: int, *, sweeps: bool = True) -> Script | None:
+    def best(self, budget: int) -> Script | None:
         """The script that runs the fewest operations again within so many bytes; None if there is none."""
+        sweeps = self.marks is None
         if sweeps and self.peak(self.keeping()) <= budget:
             return self.keeping()
-        if self.peak(self.script(0, sweeps=sweeps)) > budget:
+        if self.peak(self.script(0)) > budget:
             return None
         low, high = 0, max(self.most_slots - 1 if sweeps else self.most_slots, 0)
         high = min(high, budget // max(self._sizes[0], 1) + 1)
         if high <= _FEW:  # all there are
-            fitting = [s for slots in range(high + 1) if self.peak(s := self.script(slots, sweeps=sweeps)) <= budget]
+            fitting = [s for slots in range(high + 1) if self.peak(s := self.script(slots)) <= budget]
             return min(fitting, key=lambda s: (s.reruns, self.peak(s)))
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.peak(self.script(middle, sweeps=sweeps)) <= budget else (low, middle - 1)
-        return self.script(low, sweeps=sweeps)
+            low, high = (middle, high) if self.peak(self.script(middle)) <= budget else (low, middle - 1)
+        return self.script(low)
 
-    def least(self, *, sweeps: bool = False) -> int:
-        """The smallest budget for which there is a script."""
-        return min(self.peak(self.script(0, sweeps=sweeps)), self.peak(self.keeping()) + self.kept)
+    @cached_property
+    def _bare(self) -> Script:
+        """The script for a program that has been run with nothing stored but the state at the beginning."""
+        return self.after(Marks()).script(0)
+
+    def least(self) -> int:
+        """The smallest budget for which there is a script, also while the program is not known yet."""
+        return min(self.peak(self._bare), self.peak(self.keeping()) + self.kept)
 
     def holders(self, others: int) -> str:
         """What takes the smallest budget."""
-        script = min(self.script(0, sweeps=False), self.keeping(), key=self.peak)
+        script = min(self._bare, self.keeping(), key=self.peak)
         again = script.uses_initial
         parts = {
             "the initial state": self.initial if again or self.restored is not None else 0,

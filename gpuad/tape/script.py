@@ -8,10 +8,12 @@ Buffers get their places while the script is written, so the bytes that a script
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..budget import Buffer, Drop, Keep, Layout, Load, Move, Reverse, Run, Save
+from .marks import Copied, Marks
 from .operations import Operation
 from .program import Program
 from .region import EMPTY, Region
@@ -28,6 +30,12 @@ class Stored:
     buffer: Buffer
     base: int | None = None
     time: int = 0
+    part: Region | None = None  # what counts of them, if it is not all
+
+    @property
+    def wanted(self) -> Region:
+        """The bytes that count."""
+        return self.region if self.part is None else self.part
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -93,12 +101,45 @@ class Adjoint:
 Item: TypeAlias = "Fetch | Store | Begin | Arrive | Again | Adjoint"
 
 
+@dataclass(frozen=True, eq=False)
+class Online:
+    """Checkpoints that were stored as the program was recorded, by the operation that follows: where their bytes are, of which each
+    checkpoint wants some, and which memory is free once it has been brought back for the last time. `arrays`: the memory, by its place."""
+
+    layout: Layout = field(default_factory=Layout)
+    stored: dict[int, tuple[Stored, ...]] = field(default_factory=dict)
+    freed: dict[int, tuple[Buffer, ...]] = field(default_factory=dict)
+    arrays: dict[int, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, marks: Marks, states: dict[int, Regions]) -> Online:
+        """Those of a recording. `states`: what each has to bring back."""
+        found, own = cls(), {id(c) for c in marks.own()}
+        buffers: dict[int, Buffer] = {}
+        first: dict[int, int] = {}  # the checkpoint that needs a copy last
+        for time, copies in marks.states(states):
+            for copied, _ in copies:
+                if id(copied) not in buffers:
+                    (buffers[id(copied)],) = found.layout.islands([int(copied.piece.data.size)])
+                    found.arrays[buffers[id(copied)].begin] = copied.piece.data
+                first[id(copied)] = time
+            found.stored[time] = tuple(_stored(copied, part, buffers[id(copied)]) for copied, parts in copies for part in parts.values())
+        for time in found.stored:
+            found.freed[time] = tuple(buffers[c] for c, t in first.items() if t == time and c in own)
+        return found
+
+
+def _stored(copied: Copied, part: Region, buffer: Buffer) -> Stored:
+    piece = copied.piece
+    return Stored(copied.allocation.address, piece.region, buffer, piece.base, piece.time, part)
+
+
 @dataclass(eq=False)
 class Script:
     """A program and its reversal, item by item. `forward`: what is stored before each operation of the program itself, and what it writes
     down (None: nothing); `reversal`: all that follows; `finals`: what is put back at the end. `top`: bytes of the buffers; `transient`:
-    the most that one operation takes; `reruns`: operations that run again; `watched`: what the reversal reads of memory as the program
-    left it."""
+    the most that one operation takes; `arrays`: memory that the recording had made, which buffers lie in; `reruns`: operations that run
+    again; `watched`: what the reversal reads of memory as the program left it."""
 
     forward: dict[int, tuple[Store, ...]]
     noted: dict[int, tuple[Buffer, ...]]
@@ -111,6 +152,7 @@ class Script:
     checkpoints: int
     uses_initial: bool
     sweeps: bool
+    arrays: dict[int, Any]
     transient: int = 0
 
     @property
@@ -120,12 +162,15 @@ class Script:
 
 
 class Writer:
-    """Writes the script for moves over units that begin at `boundaries`. `sweeps`: whether the program itself is part of it, else it has
-    been run; `initial`: the state at the beginning is stored by others."""
+    """Writes the script for moves over units that begin at `boundaries`. `online`: the checkpoints of the program, which has been run; None
+    where it is part of the script itself. The state at the beginning is stored by others. `sketch`: launches of which nothing is kept are
+    counted, and not written down: they are many, and take no memory."""
 
-    def __init__(self, program: Program, boundaries: Sequence[int], *, sweeps: bool) -> None:
-        self.program, self.boundaries, self.sweeping = program, boundaries, sweeps
-        self.layout = Layout()
+    def __init__(self, program: Program, boundaries: Sequence[int], online: Online | None, *, sketch: bool = False) -> None:
+        self.sketch = sketch
+        self.program, self.boundaries, self.sweeping = program, boundaries, online is None
+        self.online = Online() if online is None else online
+        self.layout = deepcopy(self.online.layout)
         self.checkpoints: dict[int, tuple[Stored, ...]] = {}
         self.forward: dict[int, list[Store]] = {}
         self.noted: dict[int, tuple[Buffer, ...]] = {}
@@ -152,7 +197,7 @@ class Writer:
         forward = {t: tuple(stores) for t, stores in self.forward.items()}
         return Script(
             forward, self.noted, self.reversal, self.finals, self.layout, self.reruns, self.moved, self.watched, self.most,
-            self.uses_initial, self.sweeping,
+            self.uses_initial, self.sweeping, self.online.arrays,
         )  # fmt: skip
 
     def _write(self, move: Move) -> None:
@@ -168,7 +213,7 @@ class Writer:
             case Reverse(begin, end):
                 self._reverse(self.boundaries[begin], self.boundaries[end])
             case Drop(at):
-                self.layout.drop(s.buffer for s in self.checkpoints.pop(self.boundaries[at]))
+                self._let_go(self.boundaries[at])
 
     @property
     def in_program(self) -> bool:
@@ -179,6 +224,10 @@ class Writer:
         if self.in_program or not self.sweeping:
             self.watched = united(self.watched, self.program.lives.get(t, {}))
         if t == 0:
+            return
+        if t in self.online.stored and not self.reversal:
+            self.checkpoints[t] = self.online.stored[t]
+            self.most = max(self.most, len(self.checkpoints))
             return
         state = self.program.states[t]
         found = tuple(Stored(w, region, self.layout.take(region.nbytes)) for w, region in state.items())
@@ -202,17 +251,22 @@ class Writer:
             self.reversal.append(Begin())
             return
         stored = self.checkpoints[t]
-        self.moved += sum(s.region.nbytes for s in stored)
+        self.moved += sum(s.wanted.nbytes for s in stored)
         self.reversal.append(Fetch(stored))
         if last:
-            self.layout.drop(s.buffer for s in self.checkpoints.pop(t))
+            self._let_go(t)
+
+    def _let_go(self, t: int) -> None:
+        """A checkpoint is not needed any longer."""
+        stored = self.checkpoints.pop(t)
+        self.layout.drop(self.online.freed[t] if stored is self.online.stored.get(t) else [s.buffer for s in stored])
 
     def _run(self, begin: int, end: int) -> None:
         if self.in_program:
             self.at = end
             return
         self.reruns += end - begin
-        for t in range(begin, end):
+        for t in range(begin, end) if not self.sketch else ():
             self._arrive(t)
             self.reversal.append(Again(t))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,27 +10,10 @@ from typing import Any
 from ..budget import rounded
 from ..runtime.actions import Action, clearing, perform
 from ..runtime.base import Memory
+from .marks import Copied
 from .program import Program
 from .script import Again, Arrive, Begin, Block, Fetch, Item, Script, Store, Stored
-from .versions import Allocation, Piece, Versions, piece_of, placing
-
-
-@dataclass(frozen=True, eq=False)
-class Copied:
-    """Bytes of an allocation in memory of their own."""
-
-    allocation: Allocation
-    piece: Piece
-    number: int
-
-    @property
-    def nbytes(self) -> int:
-        """As a pool rounds them."""
-        return rounded(int(self.piece.data.size))
-
-    def back(self) -> list[Action]:
-        """What puts them back."""
-        return placing(self.piece, self.piece.region, self.allocation.root, 0)
+from .versions import Piece, Versions, piece_of, placing
 
 
 @dataclass(eq=False)
@@ -68,6 +52,7 @@ class Scripted:
     def __post_init__(self) -> None:
         self._versions: dict[int, tuple[Block, dict[int, list[Piece]]]] = {}
         self._pieces: dict[int, tuple[Stored, Piece]] = {}
+        self._islands = sorted(self.script.arrays)
 
     @property
     def nbytes(self) -> int:
@@ -76,7 +61,11 @@ class Scripted:
 
     def data(self, buffer: Any) -> Any:
         """A buffer's bytes."""
-        return self.room[buffer.begin : buffer.begin + buffer.size]
+        if buffer.begin >= 0:
+            return self.room[buffer.begin : buffer.begin + buffer.size]
+        island = self._islands[bisect_right(self._islands, buffer.begin) - 1]
+        begin = buffer.begin - island
+        return self.script.arrays[island][begin : begin + buffer.size]
 
     def piece(self, stored: Stored) -> Piece:
         """Stored bytes as a piece."""
@@ -149,7 +138,7 @@ class Scripted:
 
     def _back(self, stored: Stored) -> list[Action]:
         piece = self.piece(stored)
-        return placing(piece, piece.region, self.program.allocations[stored.where].root, 0)
+        return placing(piece, stored.wanted, self.program.allocations[stored.where].root, 0)
 
     def _mark(self, stored: bool) -> Action:
         def mark() -> None:

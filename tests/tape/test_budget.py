@@ -49,10 +49,10 @@ def on_host(launches_are_joined_at_once: None, monkeypatch: pytest.MonkeyPatch) 
 
 
 class Loop:
-    """A time loop with a scalar and an index that depend on the step's number, on arrays of its own."""
+    """A time loop with a scalar and, if it is `indexed`, an index that depend on the step's number, on arrays of its own."""
 
-    def __init__(self, steps: int, budget: Any = None, **options: Any) -> None:
-        rng = np.random.default_rng(0)
+    def __init__(self, steps: int, budget: Any = None, *, indexed: bool = True, **options: Any) -> None:
+        rng, self.indexed = np.random.default_rng(0), indexed
         self.steps, self.start, self.seed = steps, rng.uniform(0.1, 0.9, N), rng.normal(size=N)
         self.u, self.v, self.table = pair(self.start), pair(np.zeros(N)), pair(rng.uniform(0.1, 0.4, steps))
         self.tape = gpuad.Tape(budget=budget, **options)
@@ -65,7 +65,7 @@ class Loop:
         u, v = self.u, self.v
         with self.tape:
             for t in range(steps or self.steps):
-                self.kernel[-(-N // 64), 64](v, u, self.table, t, 0.01 * (t + 1), N)
+                self.kernel[-(-N // 64), 64](v, u, self.table, t if self.indexed else 0, 0.001 * (t + 1), N)
                 u, v = v, u
         return u, v
 
@@ -122,6 +122,23 @@ def test_steps_run_again_as_few_times_as_can_be() -> None:
     assert plan.checkpoints == 6
     assert plan.reruns <= extra_steps(40, 6) - 39 + 1
     assert "6 checkpoints" in str(loop.tape.explain())
+
+
+@pytest.mark.parametrize(("steps", "checkpoints", "percent"), [(60, 4, 12), (100, 6, 10), (300, 10, 6)])
+def test_the_first_recording_thins_its_checkpoints(steps: int, checkpoints: int, percent: int) -> None:
+    """It does not know how long it gets, and comes near to the optimum all the same, within its budget from beginning to end."""
+    budget = BYTES * (2 + checkpoints)
+    loop, free = Loop(steps, budget, indexed=False), Loop(steps, indexed=False)
+    u, _ = loop.record()
+    within = loop.tape.within
+    assert within is not None and 2 <= len(within.marks) <= checkpoints
+    loop.tape.reverse({u: loop.seed})
+    assert within.script is not None
+    assert steps - 1 + within.script.script.reruns <= extra_steps(steps, checkpoints) * (1 + percent / 100)
+    assert [a.tobytes() for p in (loop.u, loop.v, loop.table) for a in (p.primal, p.shadow)] == free.run()
+    assert loop.tape.most <= budget
+    assert loop.run() == free.run()  # from here on the schedule is known, and there are no marks
+    assert not within.marks.marks and loop.tape.plan().reruns <= extra_steps(steps, checkpoints) - steps + 2
 
 
 def test_fewer_bytes_are_never_faster_and_never_higher() -> None:
