@@ -14,13 +14,13 @@ from typing import Any
 from ..budget import rounded
 from ..ir.nodes import Buffer, Load
 from ..ir.rewrite import walk_stmts
+from .marks import Copied
 from .memory_log import Kind
 from .operations import Operation
 from .planner import Planner
 from .recorded_launch import WRITES, Launched
 from .region import EMPTY, Region
 from .script import Adjoint, Again, Arrive, Begin, Block, Fetch, Item, Script, Store, Stored
-from .scripted import Copied
 
 INITIAL = "the state at the beginning, from which operations run again"
 UNSEEN = "written by code that the tape does not see"
