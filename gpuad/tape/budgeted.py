@@ -470,6 +470,7 @@ class Budget:
         if self._scripted is not None:
             self.tape.drop_plans()
             self._scripted = None
+        self.__dict__.pop("_after", None)  # which has their memory
         self.marks.clear()
 
     @property
