@@ -163,10 +163,19 @@ class Budget:
             step.actions, step.calls = (), None
         self.tape.doing.taken()
         self.tape.operations[:] = [replace(op, logs=[]) if isinstance(op, Launched) and op.logs else op for op in self.tape.operations]
-        assert isinstance(self.saved, Separate)
+        for step in self.tape.steps or ():
+            if not isinstance(step, MadeStep):
+                step.actions, step.calls = (), None  # which save; a schedule will say what each does when the program comes again
+        self.tape.doing.taken()
         self.saved.drop()
 
     def _drop_restarts(self) -> None:
+        gone = {id(action) for actions in self.kept.saving.values() for action in actions}
+        doing = self.tape.doing
+        doing.actions = [a for a in doing.actions if id(a) not in gone]
+        for step in self.tape.steps or ():
+            if any(id(a) in gone for a in step.actions):
+                step.actions, step.calls = tuple(a for a in step.actions if id(a) not in gone), None
         self.restarts, self.kept = False, Kept()
         self.marks.clear()
 
@@ -176,6 +185,10 @@ class Budget:
         if fits:
             self.most = max(self.most, self.added() + size)
         return fits
+
+    def make_room(self, nbytes: int) -> None:
+        """An operation of a recording is about to make an array: what has to go goes before."""
+        self._fits(rounded(nbytes))
 
     def admit_transient(self, size: int) -> None:
         """Transient memory is about to grow. BudgetError where a reversal must not."""
@@ -219,9 +232,8 @@ class Budget:
             self._mark(time)
         allocations = {**self.tape.allocations, **allocation_of(operation)}
         for where, region in wanted.items():
-            copied = self._copy(self.kept.initial, allocations[where], region, time, time)
-            if copied is not None:
-                self.marks.add(copied, lent=True)
+            if self._copy(lambda: self.kept.initial, allocations[where], region, time, time):
+                self.marks.add(self.kept.initial[-1], lent=True)
         self._copy_for_marks(without(reads, rerun.arrives), rerun.writes, wanted, allocations, time)
         self.marks.wrote(rerun.writes)
         self._several = united(self._several, common(self._done, rerun.writes))
@@ -238,7 +250,7 @@ class Budget:
             part = common(written, met)
             rerun.arrives = united(rerun.arrives, part)
             for where, region in part.items():
-                self._copy(self.kept.arrivals.setdefault(time, []), self.tape.allocations[where], region, time, time)
+                self._copy(lambda: self.kept.arrivals.setdefault(time, []), self.tape.allocations[where], region, time, time)
                 written[where] = written[where] - region
 
     def _mark(self, time: int) -> None:
@@ -275,10 +287,11 @@ class Budget:
             self.marks.add(Copied(allocations[where], piece, 0), lent=False)
             self._note_added()
 
-    def _copy(self, found: list[Copied], allocation: Allocation, region: Region, time: int, owner: int) -> Copied | None:
-        """Copies bytes for restarts, if there is room."""
+    def _copy(self, found: Callable[[], list[Copied]], allocation: Allocation, region: Region, time: int, owner: int) -> bool:
+        """Copies bytes for restarts, if there is room; whether there was. `found`: where they are noted then; those before may have to
+        go to make room."""
         if not self.restarts:
-            return None
+            return False
         base, nbytes = home_of(region, region, allocation.root)
         old = self._old.pop(0) if self._old else None
         if old is not None and (old.piece.time, old.piece.region, old.allocation.address) == (time, region, allocation.address):
@@ -286,15 +299,15 @@ class Budget:
         elif self._fits(rounded(nbytes), "restarts") and self.restarts:
             data, self._old = self.new(nbytes), []
         else:
-            return None
+            return False
         piece = piece_of(allocation.root, region, time, data, base)
         for action in piece.saving:
             self.tape.doing.do(action)
         self.kept.saving.setdefault(owner, []).extend(piece.saving)
         self._copies += 1
-        found.append(Copied(allocation, piece, self._copies))
+        found().append(Copied(allocation, piece, self._copies))
         self._note_added()
-        return found[-1]
+        return True
 
     def _copied(self, allocation: Allocation, region: Region, time: int) -> Copied:
         """Bytes of an allocation as they are now."""
@@ -311,7 +324,7 @@ class Budget:
         if rerun.keeps:
             allocations = allocation_of(operation)
             for where, region in rerun.writes.items():
-                self._copy(self.kept.results.setdefault(time, []), allocations[where], region, time, -1 - time)
+                self._copy(lambda: self.kept.results.setdefault(time, []), allocations[where], region, time, -1 - time)
         if isinstance(operation, Foreign):
             self._open.append(dict(rerun.writes))
         self._fits()
@@ -376,10 +389,6 @@ class Budget:
         a program that turns out to be longer."""
         if self.restarts and self.added() + rounded_up(self.planner.keeping().transient) <= self.limited():
             return
-        gone = {id(action) for actions in self.kept.saving.values() for action in actions}
-        for step in self.tape.steps or ():
-            step.actions = tuple(a for a in step.actions if id(a) not in gone)
-            step.calls = None
         self._drop_restarts()
 
     def _convert(self) -> None:

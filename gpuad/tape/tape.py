@@ -665,6 +665,9 @@ class Tape(Seeding, Repeating):
         self.differ()
         if library is np:
             asked(math.prod(shape) * np.dtype(dtype).itemsize)
+        if self.within is not None and self.state == "recording":
+            self._library = self._library or library.__name__
+            self.within.make_room(math.prod(shape) * np.dtype(dtype).itemsize)
         array = library.empty(shape, dtype)
         if not array.size:
             return array
@@ -724,6 +727,8 @@ class Tape(Seeding, Repeating):
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
         self.differ()
         self._library = self._library or namespace(array).__name__
+        if self.within is not None and self.state == "recording":
+            self.within.make_room(max(int(array.size), 1) * shadow_dtype(array.dtype).itemsize)
         root = self._homes.take(int(array.size), shadow_dtype(array.dtype))
         root.fill(0)
         self._note_temporary(root, array)

@@ -21,6 +21,7 @@ from tape_tools import running
 import gpuad
 from gpuad import Active, BudgetError, Duplicated
 from gpuad.tape import reversal_plan
+from gpuad.tape.operations import Foreign
 
 NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY") or 0)
 CHUNK = 4
@@ -112,7 +113,9 @@ def tried(made: Callable[[], Play], rng: Any, what: str) -> None:
         for turn, result in enumerate(wanted):
             found = play(tape)
             assert found == result, f"{what}, budget {budget} ({factor} of {smallest}), recording {turn}: other bits"
-            assert max(tape.most, tape.memory.most) <= budget, f"{what}: {tape.most}, {tape.memory.most} of {budget} bytes"
+            assert tape.most <= budget, f"{what}: {tape.most} of {budget} bytes"
+            if not any(isinstance(op, Foreign) for op in tape.operations):  # what it wrote last is set aside while others run once more
+                assert tape.memory.most <= budget, f"{what}: {tape.memory.most} of {budget} bytes by the log of all memory"
 
 
 @pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 8) // CHUNK)))
