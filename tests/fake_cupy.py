@@ -248,10 +248,19 @@ class ndarray:  # the name is CuPy's
             Stream.current.touch(*hull(self._view), writes)
         return self._view
 
-    def get(self) -> Any:
+    def get(self, stream: Stream | None = None, out: Any = None, blocking: bool = True) -> Any:
+        if out is not None and not blocking:  # as into pinned memory: it is there when the stream has come to it
+            assert stream is not None
+            with stream:
+                stream.put(lambda: out.__setitem__(..., self.host()))
+            return out
         content = self.host().copy()
         Stream.current.synchronize()
         return content
+
+    def set(self, array: Any, stream: Stream | None = None) -> None:
+        with stream or Stream.current:
+            (stream or Stream.current).put(lambda: self.host(True).__setitem__(..., array))
 
     shape = property(lambda self: self._view.shape)
     strides = property(lambda self: self._view.strides)
@@ -605,6 +614,7 @@ def _cuda() -> SimpleNamespace:
         using_allocator=using_allocator,
         Event=Event,
         Device=Device,
+        alloc_pinned_memory=bytearray,
         MemoryPointer=MemoryPointer,
         UnownedMemory=UnownedMemory,
         get_current_stream=lambda: Stream.current,

@@ -10,9 +10,9 @@ from .amounts import bytes_of, shown
 from .binomial import extra_steps
 from .layout import Buffer, Layout, rounded
 from .online import expendable, stride
-from .schedule import Chain, Drop, Keep, Load, Move, Reverse, Run, Save, moves_from, moves_of, reruns
+from .schedule import Chain, Drop, Keep, Load, Move, Reverse, Run, Save, moves_from, moves_of, moves_on_two_levels, reruns
 
 __all__ = [
     "Buffer", "Chain", "Drop", "Keep", "Layout", "Load", "Move", "Reverse", "Run", "Save", "bytes_of", "expendable",
-    "extra_steps", "moves_from", "moves_of", "reruns", "rounded", "shown", "stride",
+    "extra_steps", "moves_from", "moves_of", "moves_on_two_levels", "reruns", "rounded", "shown", "stride",
 ]  # fmt: skip

@@ -20,9 +20,10 @@ from typing import TypeAlias
 
 @dataclass(frozen=True)
 class Save:
-    """Stores the state, which is that before unit `at`."""
+    """Stores the state, which is that before unit `at`; `far`: on the second level."""
 
     at: int
+    far: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,30 @@ def moves_from(chain: Chain, stored: Mapping[int, bool], slots: int) -> tuple[Mo
         found.append(Load(at))
         _reverse(chain, at, end, max(slots - taken, 0), found)
         end, taken = at, taken - stored[at]
+    return _tidied(found)
+
+
+def segment(chain: Chain, slots: int) -> int:
+    """The longest chain that is reversed with so many checkpoints so that no unit runs more than twice, once to come to the others."""
+    length = 1
+    while length < chain.units and chain.cost(slots, length + 1) < 2 * (length + 1):
+        length += 1
+    return length
+
+
+def moves_on_two_levels(chain: Chain, slots: int) -> tuple[Move, ...]:
+    """The program itself and its reversal, with states between segments on a second level that has room for all of them, and `slots`
+    within each segment. Segments are as long as can be while nothing of them runs more than twice."""
+    length = segment(chain, slots)
+    begins = list(range(0, chain.units, length))
+    found: list[Move] = [Save(0)]
+    for begin in begins[1:]:
+        found += [Run(begin - length, begin), Save(begin, far=True)]
+    end = chain.units
+    for begin in reversed(begins):
+        found += [Load(begin)] if end < chain.units else []
+        _reverse(chain, begin, end, slots, found)
+        end = begin
     return _tidied(found)
 
 

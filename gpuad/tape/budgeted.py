@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from .. import pipeline
 from ..budget import bytes_of, expendable, rounded, shown, stride
@@ -26,6 +26,7 @@ from ..runtime.actions import Action, Doing, clearing, perform
 from .arena import Exact, Full, Pooled, Separate
 from .marks import Copied, Marks
 from .memory_log import Kind
+from .offload import Level, level_of
 from .operations import Foreign, Operation
 from .outlook import Outlook, Tradeoff, outlook, tradeoff
 from .planner import Planner, Turn
@@ -74,15 +75,16 @@ class Recorded(Protocol):
 
 
 class Budget:
-    """The bytes that a tape may add, and what it keeps within them. `given`: as the user wrote it; `new`: makes memory of the tape, `work`:
-    called before transient memory is used anew. `saved`, `transient`: the tape's memory for what adjoints need, and for one operation at a
-    time; `most`: the most bytes that it ever had."""
+    """The bytes that a tape may add, and what it keeps within them. `given`: as the user wrote it; `new`: makes memory of the tape,
+    `work`: called before transient memory is used anew; `offload`: where checkpoints may go besides. `saved`, `transient`: the tape's
+    memory for what adjoints need, and for one operation at a time; `most`: the most bytes that it ever had."""
 
-    def __init__(self, tape: Recorded, given: object, new: Callable[..., Any], work: Callable[[], None]) -> None:
+    def __init__(self, tape: Recorded, given: object, new: Callable[..., Any], work: Callable[[], None], offload: Any = None) -> None:
         bytes_of(given, lambda: 0)  # what cannot be read is refused now
         self.tape, self.given, self.new = tape, given, new
         self.saved = Separate(partial(new, kind=Kind.saved), self.admit)
         self.transient = Exact(partial(new, kind=Kind.scratch), work, self.admit_transient)
+        self.offload, self.level = offload, cast("Level | None", None)
         self.limit: int | None = None
         self._scripted: Scripted | None = None
         self._old: list[Copied] = []
@@ -220,6 +222,8 @@ class Budget:
 
     def before(self, operation: Operation, time: int) -> None:
         """Copies what an operation is about to overwrite of the state at the beginning, if the program reads that."""
+        if self.offload is not None and self.level is None:
+            self.level = level_of(self.offload, self.tape.library_name)
         rerun = self._coming
         self._arrive(operation, rerun, time)
         reads = united(rerun.reads, needs_of(operation, rerun.must))
@@ -449,7 +453,11 @@ class Budget:
         self.transient.size(0)
         self.transient.size(script.transient)
         room = self.new(script.top) if script.top else None
-        self._scripted = Scripted(script, self.planner.program, room, self.kept)
+        if script.far:
+            assert self.level is not None
+            self.level.settle()
+            self.level.reserve(script.far)
+        self._scripted = Scripted(script, self.planner.program, room, self.kept, self.level)
         self._note_added()
         return self._scripted
 
@@ -494,7 +502,8 @@ class Budget:
 
     def _schedule(self) -> None:
         """The program comes again: from here on its steps store what the script says."""
-        script = self.planner.best(self.limited() - self.tape.other_bytes())
+        free = self.limited() - self.tape.other_bytes()
+        script = self.planner.best(free) if self.level is None else self.planner.best_of_levels(free)
         assert script is not None, "the recording would have been refused"
         scripted = self._take(self.planner.whole(script))
         time = 0
@@ -543,7 +552,7 @@ class Budget:
     def plan(self, budget: int | float | str | None, seconds: float) -> Outlook:
         """What reversing the program within a budget takes; its own if it is None. `seconds`: of the recording."""
         limit = self.limited() if budget is None else bytes_of(budget, executor_of(self.tape.library_name).free)
-        return outlook(self.planner, limit, self.tape.other_bytes(), seconds)
+        return outlook(self.planner, limit, self.tape.other_bytes(), seconds, two_levels=self.level is not None)
 
     def script_within(self, budget: int | float | str) -> Script | None:
         """What a reversal within another budget would follow. BudgetError where it is too small."""
@@ -571,6 +580,8 @@ class Budget:
 
     def watched(self) -> list[Allocation]:
         """The allocations, with what a reversal reads of them as it is."""
+        if self.level is not None:
+            self.level.settle()  # what was recorded is stored
         if self.stores and self._scripted is None:
             return list(self.tape.allocations.values())
         if self._scripted is not None:

@@ -18,8 +18,8 @@ from .script import Script
 class Outlook:
     """A reversal within `budget` bytes. `peak`: the most bytes that the tape adds, as a pool rounds them; `checkpoints`: states that are
     stored at once, that at the beginning among them, 0 if all that adjoints need is kept; `operations`: of the program, `reruns`: how
-    often one of them runs again; `moved`: bytes that are copied to checkpoints and back; `seconds`: about what the runs beyond the first
-    take, by the time of the last recording."""
+    often one of them runs again; `moved`: bytes that are copied to checkpoints and back; `offloaded`: of checkpoints on the second level;
+    `seconds`: about what the runs beyond the first take, by the time of the last recording."""
 
     budget: int
     peak: int
@@ -28,6 +28,7 @@ class Outlook:
     reruns: int
     moved: int
     seconds: float
+    offloaded: int = 0
 
     def __str__(self) -> str:
         if not self.reruns:
@@ -35,12 +36,13 @@ class Outlook:
         return (
             f"budget {shown(self.budget)}: peak {shown(self.peak)}, {self.checkpoints} checkpoints, {self.reruns} operations run again "
             f"({self.reruns / self.operations:.2f} times the program, about {self.seconds:.3g} s), {shown(self.moved)} copied"
+            + (f", {shown(self.offloaded)} offloaded" if self.offloaded else "")
         )
 
 
-def outlook(planner: Planner, budget: int, others: int, seconds: float) -> Outlook:
+def outlook(planner: Planner, budget: int, others: int, seconds: float, *, two_levels: bool = False) -> Outlook:
     """What a budget comes to. `others`: bytes that the tape takes besides; `seconds`: of the program. BudgetError where it is too small."""
-    script = planner.best(budget - others)
+    script = planner.best_of_levels(budget - others) if two_levels else planner.best(budget - others)
     if script is None or planner.least() + others > budget:
         least = planner.least() + others
         raise BudgetError(
@@ -55,7 +57,7 @@ def _of(script: Script, planner: Planner, budget: int, others: int, seconds: flo
     n = len(planner.program)
     checkpoints = script.checkpoints + 1 if script.uses_initial else 0
     peak = planner.peak(script) + others
-    return Outlook(budget, peak, checkpoints, n, script.reruns, script.moved, seconds * script.reruns / max(n, 1))
+    return Outlook(budget, peak, checkpoints, n, script.reruns, script.moved, seconds * script.reruns / max(n, 1), script.far)
 
 
 @dataclass(frozen=True)

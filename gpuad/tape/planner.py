@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..budget import Chain, Keep, Move, Reverse, moves_from, moves_of, rounded
+from ..budget import Chain, Keep, Move, Reverse, moves_from, moves_of, moves_on_two_levels, rounded
 from .marks import Marks
 from .program import Program, initial_parts
 from .script import Online, Script, Writer
@@ -92,17 +92,24 @@ class Turn:
 @dataclass(eq=False)
 class Planner:
     """Scripts for a program by their number of checkpoints. `restored`: the program's own allocations, where the others are given their
-    initial state back in the end. `marks`: the checkpoints with which it has been run; None if it is to be run by the script."""
+    initial state back in the end. `marks`: the checkpoints with which it has been run; None if it is to be run by the script.
+    `two_levels`: states between segments go to a second level that has room for all of them."""
 
     program: Program
     signatures: Sequence[Any]
     restored: frozenset[int] | None = None
     marks: Marks | None = None
+    two_levels: bool = False
     _scripts: dict[int, Script] = field(default_factory=dict)
 
     def after(self, marks: Marks) -> Planner:
         """The same for the program once it has been run with such checkpoints."""
-        return replace(self, marks=marks, _scripts={})
+        return replace(self, marks=marks, two_levels=False, _scripts={})
+
+    @cached_property
+    def offloading(self) -> Planner:
+        """The same with a second level."""
+        return replace(self, two_levels=True, _scripts={})
 
     @cached_property
     def online(self) -> Online | None:
@@ -177,14 +184,18 @@ class Planner:
 
     def whole(self, script: Script) -> Script:
         """The script of a sketch, as it is followed."""
-        return next((self._written(self._moves(slots)) for slots, known in self._scripts.items() if known is script), script)
+        for planner in (self, self.offloading):
+            for slots, known in planner._scripts.items():
+                if known is script:
+                    return planner._written(planner._moves(slots))
+        raise AssertionError("a sketch belongs to the planner that made it")
 
     def _moves(self, slots: int) -> tuple[Move, ...]:
         if slots == _KEEPING:
             units = len(self.boundaries) - 1
             return Keep(0, units), Reverse(0, units)
         if self.online is None:
-            return moves_of(self.chain, slots)
+            return (moves_on_two_levels if self.two_levels else moves_of)(self.chain, slots)
         stored = {self.boundaries.index(t): bool(self.online.freed[t]) for t in sorted(self.online.stored)}
         return moves_from(self.chain, {0: False, **stored}, slots)
 
@@ -201,6 +212,13 @@ class Planner:
         """Bytes that it takes, with what it needs of the state at the beginning."""
         fixed = self.initial + self.kept if script.uses_initial or self.restored is not None else 0
         return script.top + fixed + (self.marks.nbytes if self.marks else 0) + rounded(script.transient) * bool(script.transient)
+
+    def best_of_levels(self, budget: int) -> Script | None:
+        """The script that runs the fewest operations again; on two levels only where that is better."""
+        near, far = self.best(budget), self.offloading.best(budget)
+        if near is None or far is None:
+            return near or far
+        return far if far.reruns < near.reruns else near
 
     def best(self, budget: int) -> Script | None:
         """The script that runs the fewest operations again within so many bytes; None if there is none."""

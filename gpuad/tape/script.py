@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..budget import Buffer, Drop, Keep, Layout, Load, Move, Reverse, Run, Save
+from ..budget import Buffer, Drop, Keep, Layout, Load, Move, Reverse, Run, Save, rounded
 from .marks import Copied, Marks
 from .operations import Operation
 from .program import Program
@@ -58,16 +58,34 @@ class _Sized:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Fetch:
-    """Copies stored bytes to where they belong."""
+    """Copies stored bytes to where they belong; `far`: after they have been brought back from the second level."""
 
     stored: tuple[Stored, ...]
+    far: Far | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Store:
-    """Copies bytes of the state."""
+    """Copies bytes of the state; `far`: and these go to the second level then."""
 
     stored: tuple[Stored, ...]
+    far: Far | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """A place of the second level, and the buffers' bytes that go there, or come back."""
+
+    at: int
+    begin: int
+    nbytes: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ahead:
+    """Begins to bring bytes back from the second level."""
+
+    far: Far
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -98,7 +116,7 @@ class Adjoint:
     block: Block
 
 
-Item: TypeAlias = "Fetch | Store | Begin | Arrive | Again | Adjoint"
+Item: TypeAlias = "Fetch | Store | Ahead | Begin | Arrive | Again | Adjoint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +171,7 @@ class Script:
     uses_initial: bool
     sweeps: bool
     arrays: dict[int, Any]
+    far: int  # bytes of the second level
     transient: int = 0
 
     @property
@@ -171,6 +190,9 @@ class Writer:
         self.program, self.boundaries, self.sweeping = program, boundaries, online is None
         self.online = Online() if online is None else online
         self.layout = deepcopy(self.online.layout)
+        self.far = Layout()
+        self.places: dict[int, Far] = {}
+        self.staging: Buffer | None = None
         self.checkpoints: dict[int, tuple[Stored, ...]] = {}
         self.forward: dict[int, list[Store]] = {}
         self.noted: dict[int, tuple[Buffer, ...]] = {}
@@ -190,20 +212,23 @@ class Writer:
             self.uses_initial = True
         if not self.sweeping:
             self.at = len(program)
+        self._stage(moves)
         for move in moves:
             self._write(move)
         if self.finals:
             self.reversal.append(Fetch(self.finals))
+        self._fetch_ahead()
         forward = {t: tuple(stores) for t, stores in self.forward.items()}
         return Script(
             forward, self.noted, self.reversal, self.finals, self.layout, self.reruns, self.moved, self.watched, self.most,
             self.uses_initial, self.sweeping, self.online.arrays,
+            self.far.top,
         )  # fmt: skip
 
     def _write(self, move: Move) -> None:
         match move:
-            case Save(at):
-                self._save(self.boundaries[at])
+            case Save(at, far):
+                self._save(self.boundaries[at], far)
             case Load(at, last):
                 self._load(self.boundaries[at], last)
             case Run(begin, end):
@@ -220,7 +245,7 @@ class Writer:
         """Whether what comes next belongs to the program itself."""
         return self.at < len(self.program)
 
-    def _save(self, t: int) -> None:
+    def _save(self, t: int, far: bool) -> None:
         if self.in_program or not self.sweeping:
             self.watched = united(self.watched, self.program.lives.get(t, {}))
         if t == 0:
@@ -230,17 +255,51 @@ class Writer:
             self.most = max(self.most, len(self.checkpoints))
             return
         state = self.program.states[t]
+        if far:
+            self._store_far(t, state)
+            return
         found = tuple(Stored(w, region, self.layout.take(region.nbytes)) for w, region in state.items())
         self.checkpoints[t] = found
         self.most = max(self.most, len(self.checkpoints))
         self._store(t, found)
 
-    def _store(self, t: int, stored: tuple[Stored, ...]) -> None:
+    def _store(self, t: int, stored: tuple[Stored, ...], far: Far | None = None) -> None:
         self.moved += sum(s.region.nbytes for s in stored)
         if self.in_program:
-            self.forward.setdefault(t, []).append(Store(stored))
+            self.forward.setdefault(t, []).append(Store(stored, far))
         else:
-            self.reversal.append(Store(stored))
+            self.reversal.append(Store(stored, far))
+
+    def _store_far(self, t: int, state: Regions) -> None:
+        """Stores a state on the second level, through the one room that all of these share."""
+        assert self.staging is not None
+        found, at = [], self.staging.begin
+        for where, region in state.items():
+            found.append(Stored(where, region, Buffer(region.nbytes, at)))
+            at += rounded(region.nbytes)
+        nbytes = at - self.staging.begin
+        self.places[t] = Far(self.far.take(nbytes).begin, self.staging.begin, nbytes)
+        self.checkpoints[t] = tuple(found)
+        self._store(t, self.checkpoints[t], self.places[t])
+
+    def _stage(self, moves: Sequence[Move]) -> None:
+        """Takes the room through which states go to the second level, and come back."""
+        states = [self.program.states[self.boundaries[m.at]] for m in moves if isinstance(m, Save) and m.far]
+        if states:
+            self.staging = self.layout.take(max(sum(rounded(r.nbytes) for r in state.values()) for state in states) or 1)
+
+    def _fetch_ahead(self) -> None:
+        """Each state is brought back from the second level as soon as the room is free: while adjoints run."""
+        found: list[Item] = []
+        held = list(self.places.values())[-1:]  # what the room has, and from where on that is not needed
+        free = 0
+        for item in self.reversal:
+            if isinstance(item, Fetch) and item.far is not None and [item.far] != held:
+                found.insert(free, Ahead(item.far))
+            found.append(item)
+            if isinstance(item, Fetch) and item.far is not None:
+                held, free = [item.far], len(found)
+        self.reversal = found
 
     def _load(self, t: int, last: bool) -> None:
         if not self.finals:
@@ -252,13 +311,15 @@ class Writer:
             return
         stored = self.checkpoints[t]
         self.moved += sum(s.wanted.nbytes for s in stored)
-        self.reversal.append(Fetch(stored))
+        self.reversal.append(Fetch(stored, self.places.get(t)))
         if last:
             self._let_go(t)
 
     def _let_go(self, t: int) -> None:
         """A checkpoint is not needed any longer."""
         stored = self.checkpoints.pop(t)
+        if t in self.places:
+            return
         self.layout.drop(self.online.freed[t] if stored is self.online.stored.get(t) else [s.buffer for s in stored])
 
     def _run(self, begin: int, end: int) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..budget import rounded
 from ..runtime.actions import Action, clearing, perform
 from ..runtime.base import Memory
 from .marks import Copied
+from .offload import Level
 from .program import Program
-from .script import Again, Arrive, Begin, Block, Fetch, Item, Script, Store, Stored
+from .script import Again, Ahead, Arrive, Begin, Block, Far, Fetch, Item, Script, Store, Stored
 from .versions import Piece, Versions, piece_of, placing
 
 
@@ -47,6 +50,7 @@ class Scripted:
     program: Program
     room: Any
     kept: Kept
+    level: Level | None = None
     stored: bool = False
 
     def __post_init__(self) -> None:
@@ -112,12 +116,21 @@ class Scripted:
     def actions(self, item: Item) -> list[Action]:
         """What an item does, but for adjoints."""
         match item:
-            case Store(stored):
+            case Store(stored, far):
                 found = [action for s in stored for action in self.piece(s).saving]
+                if far is not None:
+                    assert self.level is not None
+                    return [self.level.settle, *found, partial(self.level.write, far.at, self._staged(far))]
                 return [*found, self._mark(True)] if stored is self.script.finals else found
-            case Fetch(stored):
+            case Fetch(stored, far):
                 found = [a for s in stored for a in self._back(s)]
+                if far is not None:
+                    assert self.level is not None
+                    return [self.level.settle, *found]
                 return [*found, self._mark(False)] if stored is self.script.finals else found
+            case Ahead(far):
+                assert self.level is not None
+                return [self.level.settle, partial(self.level.read, far.at, self._staged(far))]
             case Begin():
                 return [action for copied in self.kept.initial for action in copied.back()]
             case Arrive(time):
@@ -125,6 +138,9 @@ class Scripted:
             case Again(time, logs):
                 return self._again(time, logs)
         raise AssertionError("adjoints are planned by the reversal")
+
+    def _staged(self, far: Far) -> Any:
+        return self.room[far.begin : far.begin + far.nbytes]
 
     def _again(self, time: int, logs: Sequence[Any] | None) -> list[Action]:
         rerun = self.program.reruns[time]
@@ -148,6 +164,9 @@ class Scripted:
 
     def put_back(self) -> None:
         """Arrays hold what the program left in them again, after a failure."""
+        if self.level is not None:
+            with suppress(OSError):  # that is what may have failed
+                self.level.settle()
         if self.stored:
             for s in self.script.finals:
                 perform(self._back(s))

@@ -54,6 +54,7 @@ from .graph import Captured, Graph, forward_parts, reverse_parts
 from .holding import Holding, holding
 from .in_place_seeds import Placements, where_of
 from .memory_log import Kind, MemoryLog, What
+from .offload import checked
 from .operations import Effects, Foreign, Operation, Use
 from .outlook import Outlook, Tradeoff
 from .reaching import unreached
@@ -112,17 +113,29 @@ class Tape(Seeding, Repeating):
     is overwritten. `budget`: the most memory that the tape may add to what the caller has, in bytes (an int), as a text ('2 GiB', '500 MB',
     '25%'), or as a fraction of what is free (a float): saved versions, checkpoints, scratch, shadows of temporaries and arrays that
     operations make count, as a pool rounds them. Within it operations run again where what they overwrote was not kept, and at the end of a
-    reverse arrays hold what the program left in them; BudgetError says the smallest budget that would do. Raises TapeError for other
+    reverse arrays hold what the program left in them; BudgetError says the smallest budget that would do. `offload`: where checkpoints of a
+    program that is known may go besides, 'host' (pinned memory, for a program on a GPU) or a folder, for a file that is gone with the
+    process. Raises TapeError for other
     values, and when it is entered while another one records in this thread.
     """
 
     def __init__(
-        self, *, restore: bool = False, check: str | None = None, save: str = "needed", budget: int | float | str | None = None
+        self,
+        *,
+        restore: bool = False,
+        check: str | None = None,
+        save: str = "needed",
+        budget: int | float | str | None = None,
+        offload: str | os.PathLike[str] | None = None,
     ) -> None:
         if check not in (None, "exact") or save not in ("needed", "all"):
             raise TapeError("Tape takes check=None or 'exact', save='needed' or 'all'")
         if budget is not None and save == "all":
             raise TapeError("save='all' is everything that is overwritten: no budget goes with it")
+        if offload is not None:
+            if budget is None:
+                raise TapeError("offload goes with a budget: Tape(budget='2 GiB', offload=...)")
+            checked(offload)
         self.restore, self.save_all = restore, save == "all"
         self.exact = (check or os.environ.get("GPUAD_CHECK")) == "exact"
         self._entries: dict[str, Entry] = {}  # at most one
@@ -135,7 +148,7 @@ class Tape(Seeding, Repeating):
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
         self.own: dict[int, Made] = {}  # arrays that operations made in this recording, by address
         work = lambda: self._streams.work(executor_of(self._library))  # noqa: E731
-        within = None if budget is None else Budget(self, budget, self._bytes, work)
+        within = None if budget is None else Budget(self, budget, self._bytes, work, offload)
         self._transient: Arena = Arena(partial(self._bytes, kind=Kind.scratch), work) if within is None else within.transient
         self._library: str | None = None
         self.recipes: dict[Any, Any] = {}
