@@ -143,7 +143,7 @@ class Tape(Seeding, Repeating):
         self._recorded = False  # whether it ever was
         self._streams = Streams()
         self.memory = MemoryLog(self)
-        self._homes = Homes(lambda size, dtype: self._zeros(size, dtype, Kind.shadow))
+        self._homes = Homes(self._new_home)
         self._temporaries: dict[int, Any] = {}
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
         self.own: dict[int, Made] = {}  # arrays that operations made in this recording, by address
@@ -159,6 +159,12 @@ class Tape(Seeding, Repeating):
         super().__init__(Arena(partial(self._bytes, kind=Kind.saved)) if within is None else within.saved, within)
         weakref.finalize(self, self._streams.let_all_go).atexit = False
         weakref.finalize(self, self.guard.locks.release).atexit = False
+
+    def _new_home(self, size: int, dtype: Any) -> Any:
+        """Memory for shadows of temporaries."""
+        if self.within is not None and self.state == "recording":
+            self.within.make_room(size * np.dtype(dtype).itemsize)
+        return self._zeros(size, dtype, Kind.shadow)
 
     def _zeros(self, size: int, dtype: Any, kind: Kind) -> Any:
         """Memory of the tape: all that it has, but for arrays that operations make, comes from here."""
@@ -740,8 +746,6 @@ class Tape(Seeding, Repeating):
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
         self.differ()
         self._library = self._library or namespace(array).__name__
-        if self.within is not None and self.state == "recording":
-            self.within.make_room(max(int(array.size), 1) * shadow_dtype(array.dtype).itemsize)
         root = self._homes.take(int(array.size), shadow_dtype(array.dtype))
         root.fill(0)
         self._note_temporary(root, array)
