@@ -12,8 +12,9 @@ script's actions: states are brought back, operations run again, adjoints run, a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Protocol, cast
@@ -82,7 +83,8 @@ class Budget:
     def __init__(self, tape: Recorded, given: object, new: Callable[..., Any], work: Callable[[], None], offload: Any = None) -> None:
         bytes_of(given, lambda: 0)  # what cannot be read is refused now
         self.tape, self.given, self.new = tape, given, new
-        self.saved = Separate(partial(new, kind=Kind.saved), self.admit)
+        self.saved = Separate(self._new_saved, self.admit)
+        self.shrunk = False  # whether there was less memory than the budget allows
         self.transient = Exact(partial(new, kind=Kind.scratch), work, self.admit_transient)
         self.offload, self.level = offload, cast("Level | None", None)
         self.limit: int | None = None
@@ -94,6 +96,8 @@ class Budget:
 
     def forget(self) -> None:
         """Begins anew."""
+        if self.shrunk:
+            self.limit, self.shrunk = None, False  # others may have let go
         scripted, restarts = self._resuming or (False, True)
         self._prefers_stores, self._fits_stored = self._fits_stored, False
         self.stores, self.restarts = not scripted, restarts
@@ -172,14 +176,18 @@ class Budget:
         self.saved.drop()
 
     def _drop_restarts(self) -> None:
+        self._copy_no_more()
+        self.restarts, self.kept = False, Kept()
+        self.marks.clear()
+
+    def _copy_no_more(self) -> None:
+        """Steps do not copy any longer what restarts need."""
         gone = {id(action) for actions in self.kept.saving.values() for action in actions}
         doing = self.tape.doing
         doing.actions = [a for a in doing.actions if id(a) not in gone]
         for step in self.tape.steps or ():
             if any(id(a) in gone for a in step.actions):
                 step.actions, step.calls = tuple(a for a in step.actions if id(a) not in gone), None
-        self.restarts, self.kept = False, Kept()
-        self.marks.clear()
 
     def admit(self, size: int) -> bool:
         """Whether memory for what adjoints need may grow by so much."""
@@ -187,6 +195,42 @@ class Budget:
         if fits:
             self.most = max(self.most, self.added() + size)
         return fits
+
+    def _made(self, nbytes: int, kind: Kind = Kind.checkpoint, rest: int = 0) -> Any:
+        """Memory of the tape. Full where the allocator has none, for the first time: then the budget is what the tape has, and `rest`, from
+        here on, and who asks plans anew."""
+        try:
+            return self.new(nbytes, kind=kind)
+        except MemoryError:
+            if self.shrunk:
+                raise
+            allowed, self.shrunk = self.limited(), True
+            self.limit = self.added() + rest
+            warnings.warn(
+                f"gpuad: there is no memory for {shown(nbytes)} more, which the budget of {shown(allowed)} allows: others have it. The "
+                f"tape plans anew, within {shown(self.limit)}.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            raise Full from None
+
+    def _new_saved(self, nbytes: int) -> Any:
+        """Memory for what adjoints need."""
+        try:
+            return self._made(nbytes, Kind.saved)
+        except Full:
+            if self._fits(rounded(nbytes), "stores") and self.stores:
+                return self.new(nbytes, kind=Kind.saved)
+            raise
+
+    def _new_copy(self, nbytes: int) -> Any | None:
+        """Memory for a copy that restarts need, if there is room."""
+        for _ in range(2):
+            if not self._fits(rounded(nbytes), "restarts") or not self.restarts:
+                return None
+            with suppress(Full):
+                return self._made(nbytes)
+        return None
 
     def make_room(self, nbytes: int) -> None:
         """An operation of a recording is about to make an array: what has to go goes before."""
@@ -286,9 +330,15 @@ class Budget:
             return
         for where, region in wanted.items():
             base, nbytes = homes[where]
-            piece = piece_of(allocations[where].root, region, time, self.new(nbytes), base)
+            try:
+                room = self._made(rounded(nbytes))  # to the last byte that others may have of it
+            except Full:
+                self._thin()
+                self._copy_for_marks(reads, writes, copied, allocations, time)
+                return
+            piece = piece_of(allocations[where].root, region, time, room[:nbytes], base)
             perform(piece.saving)
-            self.marks.add(Copied(allocations[where], piece, 0), lent=False)
+            self.marks.add(Copied(allocations[where], piece, 0, room), lent=False)
             self._note_added()
 
     def _copy(self, found: Callable[[], list[Copied]], allocation: Allocation, region: Region, time: int, owner: int) -> bool:
@@ -300,9 +350,9 @@ class Budget:
         old = self._old.pop(0) if self._old else None
         if old is not None and (old.piece.time, old.piece.region, old.allocation.address) == (time, region, allocation.address):
             data = old.piece.data
-        elif self._fits(rounded(nbytes), "restarts") and self.restarts:
-            data, self._old = self.new(nbytes), []
         else:
+            data, self._old = self._new_copy(nbytes), []
+        if data is None:
             return False
         piece = piece_of(allocation.root, region, time, data, base)
         for action in piece.saving:
@@ -380,8 +430,11 @@ class Budget:
         if self.stores:
             self._drop_stores()
         self._drop_restarts()
+        there = ", which is all the memory there is" if self.shrunk else ""
+        if self.shrunk:
+            self.tape.unknown()  # the next time there may be more
         self._refusal = BudgetError(
-            f"the program cannot be reversed within {shown(self.limited())}: the smallest budget that would do is {least} bytes, "
+            f"the program cannot be reversed within {shown(self.limited())}{there}: the smallest budget that would do is {least} bytes, "
             f"{planner.holders(others)}. Arrays are as the program left them.",
             least,
         )
@@ -400,6 +453,7 @@ class Budget:
         it takes less than to start again in a reversal, but did not fit beside what that takes."""
         if self.stores:
             self._drop_stores()
+        self._copy_no_more()
         initial, doing = self.kept.initial, self.tape.doing
         self.kept = Kept(results=self.kept.results, arrivals=self.kept.arrivals)
         self.restarts, self.stores = False, True
@@ -446,13 +500,30 @@ class Budget:
 
     # --- scripts -----------------------------------------------------------------------------------------------------------------------
 
+    def _take_best(self, best: Callable[[int], Script | None], whole: Callable[[Script], Script], done: str) -> Scripted:
+        """Memory for the best script that there is memory for. BudgetError if there is less than was thought, and none would do."""
+        with suppress(Full):
+            return self._take(whole(self._checked(best, done)))
+        return self._take(whole(self._checked(best, done)))
+
+    def _checked(self, best: Callable[[int], Script | None], done: str) -> Script:
+        script = best(self.limited() - self.tape.other_bytes())
+        if script is None:
+            assert self.shrunk, "the recording would have been refused"
+            least = self.planner.least() + self.tape.other_bytes()
+            self.tape.unknown()
+            raise BudgetError(
+                f"there is memory for {shown(self.limited())} only: the smallest budget that would do is {least} bytes. {done}", least
+            )
+        return script
+
     def _take(self, script: Script) -> Scripted:
         """Memory for a script, in place of that for the one before."""
         self.tape.drop_plans()
         self._scripted = None
         self.transient.size(0)
         self.transient.size(script.transient)
-        room = self.new(script.top) if script.top else None
+        room = self._made(script.top, rest=script.top // 2) if script.top else None
         if script.far:
             assert self.level is not None
             self.level.settle()
@@ -464,9 +535,7 @@ class Budget:
     def scripted(self) -> Scripted | None:
         """What a reversal follows; None where all that adjoints need was kept, as without a budget."""
         if self._scripted is None and not self.stores:
-            script = self._after.best(self.limited() - self.tape.other_bytes())
-            assert script is not None, "the recording would have been refused"
-            self._take(self._after.whole(script))
+            self._take_best(self._after.best, self._after.whole, "Arrays are as the program left them.")
         if self._scripted is None and not self.transient.pinned:
             self.transient.size(self.planner.keeping().transient)
         return self._scripted
@@ -502,10 +571,8 @@ class Budget:
 
     def _schedule(self) -> None:
         """The program comes again: from here on its steps store what the script says."""
-        free = self.limited() - self.tape.other_bytes()
-        script = self.planner.best(free) if self.level is None else self.planner.best_of_levels(free)
-        assert script is not None, "the recording would have been refused"
-        scripted = self._take(self.planner.whole(script))
+        best = self.planner.best if self.level is None else self.planner.best_of_levels
+        scripted = self._take_best(best, self.planner.whole, "Nothing was launched.")
         time = 0
         for step in self.tape.steps or ():
             if isinstance(step, MadeStep):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..budget import rounded
 from ..runtime.actions import Action
@@ -24,6 +25,7 @@ class Copied:
     allocation: Allocation
     piece: Piece
     number: int
+    room: Any = None  # the memory that the piece lies in, if it is not all of it
 
     @property
     def nbytes(self) -> int:

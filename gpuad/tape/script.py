@@ -139,7 +139,7 @@ class Online:
             for copied, _ in copies:
                 if id(copied) not in buffers:
                     (buffers[id(copied)],) = found.layout.islands([int(copied.piece.data.size)])
-                    found.arrays[buffers[id(copied)].begin] = copied.piece.data
+                    found.arrays[buffers[id(copied)].begin] = copied.piece.data if copied.room is None else copied.room
                 first[id(copied)] = time
             found.stored[time] = tuple(_stored(copied, part, buffers[id(copied)]) for copied, parts in copies for part in parts.values())
         for time in found.stored:

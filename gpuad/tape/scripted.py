@@ -68,8 +68,9 @@ class Scripted:
         if buffer.begin >= 0:
             return self.room[buffer.begin : buffer.begin + buffer.size]
         island = self._islands[bisect_right(self._islands, buffer.begin) - 1]
-        begin = buffer.begin - island
-        return self.script.arrays[island][begin : begin + buffer.size]
+        begin, room = buffer.begin - island, self.script.arrays[island]
+        assert begin + buffer.size <= room.size, "a place is within one allocation"
+        return room[begin : begin + buffer.size]
 
     def piece(self, stored: Stored) -> Piece:
         """Stored bytes as a piece."""

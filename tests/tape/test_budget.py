@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -236,6 +237,43 @@ def test_a_failure_in_the_reverse_leaves_arrays_as_the_program_did() -> None:
     assert loop.run() == Loop(20).run()
 
 
+@pytest.mark.parametrize("budget", [BYTES * 5, BYTES * 9, "1 MiB"])
+@pytest.mark.parametrize("recordings", [1, 2])
+def test_less_memory_than_the_budget_allows(budget: Any, recordings: int) -> None:
+    """Each allocation of a budget's memory fails once: the tape plans anew, says so, and the gradient is the same to the bit; or it says
+    what would do, with arrays as they were."""
+    free, k, again = Loop(20, indexed=False), 0, 0
+    wanted = free.run()
+    while True:
+        loop = Loop(20, budget, indexed=False)
+        for _ in range(recordings - 1):
+            loop.run()
+        within, left = loop.tape.within, [k]
+        assert within is not None
+        real = within.new
+
+        def failing(nbytes: int, *, kind: Any, real: Any = real, left: list[int] = left) -> Any:
+            left[0] -= 1
+            if left[0] == -1:
+                raise MemoryError
+            return real(nbytes, kind=kind)
+
+        within.new = failing
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            try:
+                assert loop.run() == wanted, k
+                again += left[0] < 0
+            except BudgetError as error:
+                assert "there is memory for" in str(error) or "the smallest budget" in str(error)
+        if left[0] >= 0:
+            break
+        assert [w.category for w in told] == [RuntimeWarning] and "plans anew" in str(told[0].message), k
+        assert loop.tape.most <= within.limited() or within.limited() < bytes_of(budget, lambda: 0)
+        k += 1
+    assert again or (recordings == 2 and not k)  # a known program that keeps everything has all that it needs
+
+
 # --- programs that change --------------------------------------------------------------------------------------------------------------
 
 
@@ -431,6 +469,64 @@ def test_integers_that_change_are_part_of_the_state() -> None:
 
 
 # --- with the rest ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_states_of_random_generators_are_memory() -> None:
+    """Numbers that are drawn again are those of the first time: the generators' states are part of each checkpoint."""
+    source = r"""
+    #include <curand_kernel.h>
+    extern "C" __global__ void walk(double* x, curandStatePhilox4_32_10_t* states, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) x[i] += 0.1 * x[i] * x[i] * curand_uniform(&states[i]);
+    }
+    extern "C" __global__ void begin(curandStatePhilox4_32_10_t* states, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) curand_init(7, i, 0, &states[i]);
+    }
+    """
+    walk, begin = gpuad.kernel(source, "walk"), gpuad.kernel(source, "begin")
+    results, reruns = [], 0
+    for budget in (None, 32 * 64 * 8):
+        x, states, tape = pair(np.linspace(0.1, 0.9, 32)), np.zeros(32 * 64, np.uint8), gpuad.Tape(budget=budget)
+        for _ in range(3):
+            x.primal[...] = np.linspace(0.1, 0.9, 32)
+            begin[1, 32](states, 32)
+            with tape:
+                for _ in range(12):
+                    walk[1, 32](x, states, 32)
+            tape.reverse({x: 1.0})
+            results.append([x.primal.tobytes(), x.shadow.tobytes(), states.tobytes()])
+        reruns += tape.plan().reruns if budget else 0
+    assert results[:3] == results[3:]
+    assert reruns > 0
+
+
+def test_deterministic_sums_run_again_on_several_workers() -> None:
+    """With the order of sums fixed there is nothing to keep."""
+    with executor_for_tests(Host(workers=2)), gpuad.deterministic():
+        results = []
+        for budget in (None, BYTES * 7):
+            x, y, tape = pair(np.linspace(0.1, 1, N)), pair(np.zeros(N)), gpuad.Tape(budget=budget)
+            for _ in range(2):
+                x.primal[...], y.primal[...] = np.linspace(0.1, 1, N), 0
+                with tape:
+                    for _ in range(6):
+                        launch("sine", x)
+                        launch("axpy", y, x, 0.5)
+                tape.reverse({y: 1.0, x: 1.0})
+                results.append([a.tobytes() for p in (x, y) for a in (p.primal, p.shadow)])
+            assert budget is None or all(not r.why for r in tape.within.reruns)
+        assert results[:2] == results[2:]
+
+
+def test_second_derivatives_are_no_business_of_a_tape() -> None:
+    """`hvp` is a call of its own: inside of a block it is refused, with a budget or without."""
+    x, dots = pair(np.linspace(0.1, 1, N)), pair(np.ones(N))
+    for budget in (None, "1 MiB"):
+        tape = gpuad.Tape(budget=budget)
+        with pytest.raises(gpuad.GpuadError, match="hvp"), tape:
+            gpuad.hvp(compiled(STEP, "speak"), 4, 64, (x, 1, N), (dots, None, None))
+        assert (x.primal == np.linspace(0.1, 1, N)).all()
 
 
 def test_several_seeds_in_one_sweep() -> None:

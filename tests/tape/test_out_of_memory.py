@@ -94,6 +94,7 @@ def oracle() -> Any:
 BUDGETS = [None, "1 GiB", 24 * 512 + 16 * 512]
 
 
+@pytest.mark.filterwarnings("ignore:gpuad. there is no memory for:RuntimeWarning")  # a tape with a budget plans anew
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("when", ["first", "again"])
 def test_each_allocation_fails_once(budget: Any, when: str, oracle: Any) -> None:
@@ -110,8 +111,10 @@ def test_each_allocation_fails_once(budget: Any, when: str, oracle: Any) -> None
                 program.record()
                 recorded = True
                 found = program.reverse()
-                assert not failing.failed and found == gradient and program.primals() == states[-1]
-                break
+                assert found == gradient and program.primals() == states[-1]
+                if not failing.failed:
+                    break
+                note = "planned anew within what there is"
             except MemoryError as error:
                 (note,) = error.__notes__
                 assert "the tape had" in note and "gpuad.Tape(budget=...)" in note, note
