@@ -625,6 +625,13 @@ class Budget:
         """What a reversal within another budget would follow. BudgetError where it is too small."""
         return self.planner.best(self.plan(budget, 0.0).budget - self.tape.other_bytes())
 
+    def told(self, seconds: float, names: Callable[[int], str]) -> str:
+        """The plan for people: what it comes to, and what it is made of."""
+        free = self.limited() - self.tape.other_bytes()
+        script = self.planner.best(free) if self.level is None else self.planner.best_of_levels(free)
+        assert script is not None, "the plan before says so"
+        return "\n  ".join([str(self.plan(None, seconds)), *self.planner.told(script, names)])
+
     def tradeoff(self, points: int, seconds: float) -> Tradeoff:
         """The curve of bytes against operations that run again."""
         return tradeoff(self.planner, self.tape.other_bytes(), seconds, points)

@@ -5,14 +5,14 @@ A unit is a turn of the program's loop, if most of it is one, else an operation,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..budget import Chain, Keep, Move, Reverse, moves_from, moves_of, moves_on_two_levels, rounded
+from ..budget import Chain, Keep, Move, Reverse, moves_from, moves_of, moves_on_two_levels, rounded, shown
 from .marks import Marks
 from .program import Program, initial_parts
 from .script import Online, Script, Writer
@@ -245,6 +245,39 @@ class Planner:
     def least(self) -> int:
         """The smallest budget for which there is a script, also while the program is not known yet."""
         return min(self.peak(self._bare), self.peak(self.keeping()) + self.kept)
+
+    def told(self, script: Script, names: Callable[[int], str]) -> list[str]:
+        """What a script stores, runs again and sends to the second level, with bytes and reasons, a line each. `names`: of allocations, by
+        address."""
+        if not script.reruns:
+            return [f"store      all that adjoints need of what is overwritten: {shown(script.top)}"]
+        states = [self.program.states[t] for t in self.boundaries[1:-1] if t in self.program.states]
+        largest = max(states, key=lambda state: sum(r.nbytes for r in state.values()), default={})
+        of = ", ".join(f"`{names(where)}`" for where in largest) or "nothing"
+        finals = sum(rounded(s.region.nbytes) for s in script.finals)
+        found = [
+            f"store      the state at the beginning, {shown(self.initial)}; at most {script.checkpoints} checkpoints of {of}, "
+            f"{shown(self._sizes[0])} each: what later operations read of memory and overwrite; the final state, which is put back, "
+            f"{shown(finals)}",
+            f"recompute  {script.reruns} operations, from the checkpoint before them",
+        ]
+        if script.far:
+            found.append(f"offload    {shown(script.far)} of states between segments, fetched ahead of the adjoints")
+        for why, nbytes in self._reasons.items():
+            found.append(f"keep       {shown(nbytes)} of results, which may not be computed again: {why}")
+        return found
+
+    @cached_property
+    def _reasons(self) -> dict[str, int]:
+        """Bytes of what may not be computed again, by why."""
+        found: dict[str, int] = {}
+        for rerun in self.program.reruns:
+            parts = [(rerun.why, rerun.writes)] if rerun.keeps else []
+            for why, regions in [*parts, ("code that the tape does not see has written it", rerun.arrives)]:
+                nbytes = sum(rounded(r.nbytes) for r in regions.values())
+                if nbytes:
+                    found[why] = found.get(why, 0) + nbytes
+        return found
 
     def holders(self, others: int) -> str:
         """What takes the smallest budget."""

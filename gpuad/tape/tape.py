@@ -878,11 +878,14 @@ class Tape(Seeding, Repeating):
         return self._homes.has(root)
 
     def explain(self) -> Account:
-        """For each saved piece the bytes, who needs it and who overwrites it. Printable; `.rows`. Arrays are called as the caller calls
-        them, or else as the kernels do."""
+        """For each saved piece the bytes, who needs it and who overwrites it; within a budget, what its plan stores, runs again, offloads
+        and keeps, with bytes and reasons. Printable; `.rows`. Arrays are called as the caller calls them, or else as the kernels do."""
         made, names = {a: made.where for a, made in self.own.items()}, array_names(user_frame())
         found = account(self.operations, list(self.allocations.values()), made, names)
-        return replace(found, budget=str(self.plan())) if self.within is not None and self.state in ("recorded", _REVERSED) else found
+        if self.within is None or self.state not in ("recorded", _REVERSED):
+            return found
+        called = lambda where: names.get(where) or (f"temporary of {made[where]}" if where in made else self.allocations[where].name)  # noqa: E731
+        return replace(found, budget=self.within.told(self._seconds, called))
 
 
 class _Step:

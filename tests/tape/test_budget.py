@@ -185,6 +185,23 @@ def test_there_is_no_plan_of_what_is_not_recorded() -> None:
         gpuad.Tape().plan()
 
 
+def test_the_plan_is_told_with_bytes_and_reasons() -> None:
+    loop = Loop(40, BYTES * 8, indexed=False)
+    loop.run()
+    loop.run()
+    u, plan, text = loop.u, loop.tape.plan(), str(loop.tape.explain())
+    assert u is not None
+    assert f"store      the state at the beginning, {BYTES} B; at most 5 checkpoints of `" in text
+    assert f"{BYTES} B each" in text and f"the final state, which is put back, {2 * BYTES} B" in text
+    assert f"recompute  {plan.reruns} operations" in text and "offload" not in text and "keep " not in text
+    roomy = Loop(10, "1 MiB", indexed=False)
+    roomy.run()
+    assert "store      all that adjoints need of what is overwritten: 18" in str(roomy.tape.explain())
+    _, _, tape = ruled(noise, BYTES * 14)
+    text = str(tape.explain())
+    assert "its rule is not declared pure" in text or "nothing runs again" in text
+
+
 # --- what does not fit -----------------------------------------------------------------------------------------------------------------
 
 
