@@ -282,6 +282,39 @@ def follow(stream: Any, other: Any) -> None:
         stream.wait_event(other.record())
 
 
+class Pinned:
+    """Pinned memory of the host, and a copy stream of its own."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.cupy = cupy
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.memory: Any = None
+
+    def reserve(self, nbytes: int) -> None:
+        """There is room for so many bytes from here on; what was there is lost."""
+        if self.memory is not None and len(self.memory) >= nbytes:
+            return
+        self.stream.synchronize()
+        self.memory = None  # before there is more
+        self.memory = np.frombuffer(self.cupy.cuda.alloc_pinned_memory(max(nbytes, 1)), np.uint8)[:nbytes]
+
+    def write(self, at: int, data: Any) -> None:
+        """Begins to copy a flat array of bytes to place `at`, once the current stream has come here."""
+        follow(self.stream, self.cupy.cuda.get_current_stream())
+        data.get(self.stream, out=self.memory[at : at + data.size], blocking=False)
+
+    def read(self, at: int, data: Any) -> None:
+        """Begins to copy from there into an array."""
+        follow(self.stream, self.cupy.cuda.get_current_stream())
+        data.set(self.memory[at : at + data.size], stream=self.stream)
+
+    def settle(self) -> None:
+        """The current stream goes on once all that is done."""
+        follow(self.cupy.cuda.get_current_stream(), self.stream)
+
+
 def finished_array(values: Any) -> Any:
     """A CuPy array with the content of a NumPy array, which has arrived when this returns: any stream may use it."""
     import cupy

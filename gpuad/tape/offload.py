@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import TapeError
-from ..runtime.cuda import follow
+from ..runtime.cuda import Pinned
 
 _SAYS = "offload is 'host' (pinned memory, for a program on a GPU) or a folder for a file"
 
@@ -109,35 +109,6 @@ def _read(file: Any, at: int, data: memoryview) -> None:
 def _closed(file: Any, worker: ThreadPoolExecutor) -> None:
     worker.shutdown(wait=True)
     file.close()
-
-
-class Pinned:
-    """Pinned memory of the host, and a copy stream of its own."""
-
-    def __init__(self) -> None:
-        import cupy
-
-        self.cupy = cupy
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.memory: Any = None
-
-    def reserve(self, nbytes: int) -> None:
-        if self.memory is not None and len(self.memory) >= nbytes:
-            return
-        self.stream.synchronize()
-        self.memory = None  # before there is more
-        self.memory = np.frombuffer(self.cupy.cuda.alloc_pinned_memory(max(nbytes, 1)), np.uint8)[:nbytes]
-
-    def write(self, at: int, data: Any) -> None:
-        follow(self.stream, self.cupy.cuda.get_current_stream())
-        data.get(self.stream, out=self.memory[at : at + data.size], blocking=False)
-
-    def read(self, at: int, data: Any) -> None:
-        follow(self.stream, self.cupy.cuda.get_current_stream())
-        data.set(self.memory[at : at + data.size], stream=self.stream)
-
-    def settle(self) -> None:
-        follow(self.cupy.cuda.get_current_stream(), self.stream)
 
 
 __all__ = ["InFile", "Level", "Pinned", "checked", "level_of"]
