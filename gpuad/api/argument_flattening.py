@@ -25,8 +25,7 @@ import numpy as np
 
 from ..arguments import numbers_of
 from ..arguments.annotations import Active, Const, Duplicated, is_array, namespace
-from ..arguments.identity import identity, signature
-from ..arguments.layouts import element_dtype
+from ..arguments.layouts import element_dtype, identity, signature
 from ..errors import GpuadError, LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.records import is_record, numbers, size_of, split_parameter

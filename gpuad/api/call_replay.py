@@ -18,8 +18,7 @@ import numpy as np
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, address, resolve
 from ..errors import LaunchError
 from ..pipeline import executor_of
-from ..runtime.base import Executor
-from ..runtime.memory import owner_of, plain_address
+from ..runtime.base import Executor, owner_of, plain_address
 from ..runtime.thread_pool import Native
 
 REAL = frozenset({float, np.float32, np.float64})

@@ -23,9 +23,8 @@ from ..errors import LaunchError, ShadowError, TapeError, UnsupportedError
 from ..ir.dtypes import shadow_dtype
 from ..runtime.allocation import asked
 from ..runtime.array_locks import derived, unlocked
-from ..runtime.base import Memory
-from ..runtime.memory import address_of
-from ..runtime.memory import resolve as resolve_host
+from ..runtime.base import Memory, address_of
+from ..runtime.base import resolve as resolve_host
 from .deferred_clearing import DeferredClearing, made
 from .recorder import current
 

@@ -1,10 +1,15 @@
 """Where the numbers of an array's elements lie, compared with where a kernel's struct has them.
 
 What a call passes by value, a number, a vector, a complex number or a struct, as the vector of the floats in it and back again.
+
+The identity of an argument in caches: a number's value; an array's address, type and layout.
+
+Nothing here looks at what an array holds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +18,8 @@ import numpy as np
 from ..ir.dtypes import dtype_of, is_bfloat16, is_real
 from ..ir.records import Part, leaves, size_of
 from ..ir.types import BF16, HALVES, Array, Complex, Scalar, Struct, Type, Vector
-from .annotations import Active
+from ..runtime.array_locks import writeable
+from .annotations import Active, address
 
 DType = np.dtype[Any]
 
@@ -181,3 +187,22 @@ def _fields(struct: Any) -> Iterator[Any]:
 
 def _of_type(given: Any, value: float | complex) -> Any:
     return given.dtype.type(value) if isinstance(given, np.generic) else value
+
+
+def identity(arg: Any) -> Any:
+    """What an argument is known by: a number by its value, anything else as the object that it is."""
+    if isinstance(arg, np.generic):
+        return type(arg), arg.dtype, arg.tobytes()  # 0.0 and -0.0 are equal, but not the same
+    if isinstance(arg, float):
+        return type(arg), arg, math.copysign(1.0, arg)
+    return (type(arg), arg) if isinstance(arg, int) else id(arg)
+
+
+def signature(array: Any) -> tuple[Any, ...]:
+    """What makes an array what it is for a launch, but for its content."""
+    return address(array), *layout(array)
+
+
+def layout(array: Any) -> tuple[Any, ...]:
+    """What an array's owner may change about it in place: its signature but for where it lies."""
+    return array.shape, array.strides, array.dtype, writeable(array)

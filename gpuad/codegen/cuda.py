@@ -17,9 +17,8 @@ from ..ir.nodes import Buffer, Call, Kernel, Stmt, Var, walk
 from ..ir.rewrite import walk_stmts
 from ..source import traced
 from .folded import Read, expressions, written
-from .helpers import CUDA_HELPERS, helper_text
 from .scopes import INDENT, WIDTH
-from .spelling import c_type, function_name
+from .spelling import CUDA_HELPERS, c_type, function_name, helper_text
 from .statements import Statements
 
 

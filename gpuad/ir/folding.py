@@ -19,7 +19,8 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 
-from .nodes import COMPARISONS, Binary, Call, Cast, Constant, Expr, LaunchIndex, Select, Unary, Var, walk
+from ..source import Span
+from .nodes import COMPARISONS, Binary, Block, Call, Cast, Constant, Expr, If, LaunchIndex, Let, Merge, Select, Stmt, Unary, Var, walk
 from .rewrite import map_expr
 from .types import BOOL, I64, Scalar
 
@@ -222,6 +223,16 @@ def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     if isinstance(condition, Unary) and condition.op == "!":
         return select(condition.operand, otherwise, then)
     return Select(condition, then, otherwise)
+
+
+def make_if(condition: Expr, then: Block, otherwise: Block, merges: tuple[Merge, ...], span: Span | None) -> list[Stmt]:
+    """An If, turned round if only its second side has statements; Lets of selects if neither has any."""
+    if not then and not otherwise:
+        return [Let(m.var, select(condition, m.then, m.otherwise), span=span) for m in merges]
+    if otherwise and not then:
+        turned = tuple(Merge(m.var, m.otherwise, m.then) for m in merges)
+        return [If(negate(condition), otherwise, (), turned, span=span)]
+    return [If(condition, then, otherwise, merges, span=span)]
 
 
 def evaluated(expr: Expr, values: Mapping[Var, Expr] | Mapping[Expr, Expr]) -> Expr:

@@ -4,7 +4,7 @@ A floating-point function `sin` takes and gives values of one float type; it pri
 whose CUDA name starts with two underscores exist at float32 only and print as they are. Ours are `gpuad_chain(seed, partial)`: `seed *
 partial`, but 0 where the seed is exactly 0, so that an infinite partial without a seed gives no NaN; `gpuad_digamma` and
 `gpuad_trigamma`, the derivatives of lgamma; `gpuad_used(seed)`, which says that a seed is not 0, so that the value was used at all
-(passes after `accumulate.policy` see a comparison instead); and `gpuad_collected(sum)`, that a sum is not 0: its element is
+(passes after `accumulate.reduce` see a comparison instead); and `gpuad_collected(sum)`, that a sum is not 0: its element is
 one that the launch may touch (printed as a comparison). `bits` reads the bits of a float as an integer of its size or the other way round
 (float32 and int32 or uint32, float64 and int64); no derivative follows it.
 

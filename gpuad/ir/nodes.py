@@ -143,7 +143,7 @@ class Buffer:
 
 
 class How(Enum):
-    """How an accumulation or a take reaches memory. UNDECIDED until `accumulate.policy` has run."""
+    """How an accumulation or a take reaches memory. UNDECIDED until `accumulate.reduce` has run."""
 
     UNDECIDED = "undecided"
     PLAIN = "plain"  # read, add, write: no other thread touches the element in this launch
@@ -316,7 +316,7 @@ class Shuffle(Stmt):
 @dataclass(frozen=True)
 class Tell(Stmt):
     """`printf(text, values...)`; with `stops` what is said of an assertion that has failed, which ends the launch. Only kernels that are
-    launched in the user's stead have it: derivatives are made of what `lower.tidy.without_output` leaves."""
+    launched in the user's stead have it: derivatives are made of what `optimize.dead_code.without_output` leaves."""
 
     text: str
     values: tuple[Expr, ...] = ()

@@ -12,7 +12,7 @@ from .nodes import Alloc, Buffer, Kernel
 from .rewrite import walk_stmts
 from .types import Space
 
-OWN_BYTES = 512  # what sums over a block take, of floats and of doubles (`codegen.helpers`), which are declared in any case
+OWN_BYTES = 512  # what sums over a block take, of floats and of doubles (`codegen.spelling`), which are declared in any case
 DECLARED_BYTES = 48 * 1024 - OWN_BYTES
 _ALIGNED = 16
 

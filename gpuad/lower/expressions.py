@@ -19,8 +19,7 @@ from ..ir.records import is_composite, leaves, numbers, part_number, parts
 from ..ir.types import BF16, BOOL, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
 from ..source import Span
 from . import memory, records
-from .lowering import Branch, Lowering
-from .pointers import UNDEFINED, Address, Cell, Place, Record, Reference, Undefined, Value, advance, combine
+from .lowering import UNDEFINED, Address, Branch, Cell, Lowering, Place, Record, Reference, Undefined, Value, advance, combine
 
 # --- values --------------------------------------------------------------------------------------------------------------------------
 

@@ -18,8 +18,7 @@ from ..ir.rewrite import expressions, walk_stmts
 from ..ir.types import BOOL, I32, Scalar
 from ..source import Span
 from .expressions import scalar
-from .lowering import Branch, Env, LoopExits, Lowering
-from .pointers import Cell, Reference, Shape, Value, assemble, join, shape, split
+from .lowering import Branch, Cell, Env, LoopExits, Lowering, Reference, Shape, Value, assemble, join, shape, split
 from .static_loops import static_loop
 
 

@@ -18,8 +18,7 @@ from ..ir.rewrite import expressions
 from ..ir.types import BOOL, F32, F64, I32, Pointer, Scalar, Space, Type, value_type
 from ..source import Span
 from . import records
-from .lowering import Lowering
-from .pointers import UNDEFINED, Address, Cell, Place, Record, Target, Undefined, Value
+from .lowering import UNDEFINED, Address, Cell, Lowering, Place, Record, Target, Undefined, Value
 
 
 def read(s: Lowering, at: Place, kind: Type, span: Span, name: str | None) -> Value:

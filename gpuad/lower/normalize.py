@@ -8,26 +8,31 @@ of the body.
 
 Assumes a tree whose conversions are explicit and whose names are resolved (`ir.surface`). Guarantees valid core IR (`ir.verify`) without
 dead statements; whatever cannot be represented is an UnsupportedError at its place.
+
+Inlines calls of the user's __device__ functions: arguments are bound by value, by reference or as pointers, and the body is lowered in a
+frame of its own, so that a function may be entered again (a template that calls itself with another argument) without mixing up variables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
 from ..errors import UnsupportedError
 from ..ir import folding, surface
-from ..ir.aliases import NONE, Aliases, Overlap, nulls
-from ..ir.nodes import Alloc, Barrier, Buffer, Constant, Expr, Kernel, Store, Tell, Var
+from ..ir.aliases import NONE, Aliases, Origin, Overlap, nulls
+from ..ir.nodes import Alloc, Barrier, Block, Buffer, Constant, Expr, Kernel, Stmt, Store, Tell, Var
 from ..ir.records import holds_pointers, is_composite, is_record, numbers, size_of, split_parameter
+from ..ir.rewrite import map_blocks
 from ..ir.types import I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void, value_type
-from . import inline, loops, memory, records
+from ..optimize.dead_code import tidy
+from ..optimize.scalar_replacement import replace_aggregates
+from ..source import Span
+from . import expressions, loops, memory, records
 from .barrier_hoisting import check_barriers, hoist_barriers
 from .expressions import check_type, discard, evaluate, scalar
-from .lowering import Branch, Lowering
-from .pointers import UNDEFINED, Address, Record, Reference, Value, advance
-from .scalar_replacement import replace_aggregates
-from .tidy import eliminate_dead
+from .lowering import UNDEFINED, Address, Branch, Cell, Frame, Lowering, Record, Reference, Undefined, Value, Whole, advance
 
 __all__ = ["NONE", "Aliases", "normalize"]
 
@@ -39,15 +44,15 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     overlapping parameter that is not equal to its base. Raises UnsupportedError for what the core IR cannot represent."""
     if not isinstance(function.result, Void):
         raise UnsupportedError(f"kernel '{function.name}' returns {function.result}, not void", function.span)
-    s = Lowering(_sequence, inline.call, nulls(function), barriers=surface.works_together(function.body))
-    inline.enter(s, function)
+    s = Lowering(_sequence, call, nulls(function), barriers=surface.works_together(function.body))
+    enter(s, function)
     params, const = _parameters(s, function, aliases)
     for cell, value in s.given:
         memory.write(s, cell, cell.type, value, function.span, None)
     _sequence(s, function.body.body)
     shared = tuple(Alloc(b, span=function.span) for buffer in s.shared.values() for b in s.grouped(buffer))
     kernel = replace_aggregates(hoist_barriers(Kernel(function.name, params, (*shared, *s.out), function.span, const=const)))
-    kernel = replace(kernel, body=eliminate_dead(kernel.body))
+    kernel = replace(kernel, body=tidy(kernel.body))
     check_barriers(kernel)
     return kernel
 
@@ -182,7 +187,7 @@ def _give(s: Lowering, value: surface.Expr) -> None:
     if isinstance(value.type, Void):
         return discard(s, value)
     if s.frame.function.reference:
-        s.env[s.frame.result] = inline.returned(s, value)
+        s.env[s.frame.result] = returned(s, value)
         return None
     found = evaluate(s, value)
     if isinstance(found, Record):
@@ -227,7 +232,7 @@ def _declare(s: Lowering, stmt: surface.Declare) -> None:
     if declaration.reference:
         if stmt.init is None or isinstance(stmt.init, tuple):
             raise UnsupportedError(f"reference '{declaration.name}' without an initialiser", stmt.span)
-        s.env[cell] = inline.bind(s, declaration, stmt.init)
+        s.env[cell] = bind(s, declaration, stmt.init)
     elif isinstance(declaration.type, Array) and is_record(_bottom(declaration.type)):
         _declare_records(s, stmt, declaration.type)
     elif isinstance(declaration.type, Array):
@@ -290,3 +295,110 @@ def _declare_records(s: Lowering, stmt: surface.Declare, kind: Array) -> None:
     for k, value in enumerate(values):
         at = advance(first, Constant(k, I32), records.stride(s, first, element, stmt.span))
         memory.write(s, at, element, value, stmt.span, None)
+
+
+MAX_DEPTH = 64
+
+
+def call(s: Lowering, e: surface.HelperCall) -> Value:
+    """The value of a call (UNDEFINED if it has none), its effects emitted."""
+    function = e.function
+    if len(s.frames) > MAX_DEPTH or any(frame.function is function for frame in s.frames):
+        raise UnsupportedError(f"'{function.name}' calls itself; recursion is not supported", e.span)
+    if len(function.parameters) != len(e.arguments):
+        raise UnsupportedError(f"'{function.name}' takes {len(function.parameters)} arguments, not {len(e.arguments)}", e.span)
+    bound = [_argument(s, p, a) for p, a in zip(function.parameters, e.arguments, strict=True)]
+    origins = [s.origin(a) for a in e.arguments]
+    return _run(s, function, bound, origins, e.span)
+
+
+def _run(s: Lowering, function: surface.Function, bound: list[Value], origins: list[Origin | None], span: Span) -> Value:
+    before = dict(s.env)
+    enter(s, function)
+    for parameter, value, origin in zip(function.parameters, bound, origins, strict=True):
+        _receive(s, parameter, value, span)
+        s.began(parameter, origin)
+    if function.library:
+        s.out.extend(_said_at(s.capture(lambda: _in_library(s, function, span)), span))
+    else:
+        s.run(s, function.body.body)
+    frame = s.frames.pop()
+    result = s.env[frame.result]
+    if isinstance(result, Whole):
+        result = memory.read(s, frame.result, function.result, span, function.name)
+    s.forget(before)
+    if isinstance(result, Undefined) and not isinstance(function.result, Void):
+        raise UnsupportedError(f"'{function.name}' returns no value", span)
+    return result
+
+
+def _in_library(s: Lowering, function: surface.Function, span: Span) -> None:
+    """Runs a function that the user did not write: what is wrong in it is wrong with the call."""
+    try:
+        s.run(s, function.body.body)
+    except UnsupportedError as error:
+        raise UnsupportedError(error.message, span) from None
+
+
+def _said_at(block: Iterable[Stmt], span: Span) -> Block:
+    return tuple(replace(map_blocks(stmt, lambda inner: _said_at(inner, span)), span=span) for stmt in block)
+
+
+def _receive(s: Lowering, parameter: surface.Declaration, value: Value, span: Span) -> None:
+    cell = s.declare(parameter)
+    if isinstance(value, Record):
+        records.define(s, cell, UNDEFINED, span)
+        memory.write(s, cell, parameter.type, value, span, None)
+    else:
+        s.env[cell] = value
+
+
+def enter(s: Lowering, function: surface.Function) -> None:
+    """Starts a frame."""
+    result = s.cell(function.name, function.result)
+    s.env[result] = UNDEFINED
+    if is_composite(function.result) and not function.reference:
+        records.define(s, result, UNDEFINED, function.span)
+    s.frames.append(Frame(function, s.flag("returned"), result))
+
+
+def _argument(s: Lowering, parameter: surface.Declaration, argument: surface.Expr) -> Value:
+    if (isinstance(parameter.type, Array) and not parameter.reference) or parameter.space != "local":
+        raise UnsupportedError(f"parameter '{parameter.name}' of type {parameter.type}", parameter.span)
+    if parameter.reference:
+        return bind(s, parameter, argument)
+    if _is_undefined(s, argument):
+        return UNDEFINED
+    value = expressions.evaluate(s, argument, parameter.name)
+    return s.let(parameter.name, value, argument.span) if isinstance(value, Expr) else value
+
+
+def _is_undefined(s: Lowering, argument: surface.Expr) -> bool:
+    """Whether a number without a value is passed on; that is no error as long as it is not used."""
+    while isinstance(argument, surface.Cast) and argument.type == argument.operand.type:
+        argument = argument.operand
+    if not isinstance(argument, surface.Name) or is_composite(argument.type):
+        return False
+    at = expressions.place(s, argument)
+    return isinstance(at, Cell) and isinstance(s.env.get(at), Undefined)
+
+
+def bind(s: Lowering, declaration: surface.Declaration, to: surface.Expr) -> Reference:
+    """What a reference stands for: the lvalue `to`, or a temporary that holds its value."""
+    while isinstance(to, surface.Cast) and to.type == to.operand.type:
+        to = to.operand
+    if expressions.is_place(to):
+        return Reference(expressions.place(s, to))
+    value = expressions.evaluate(s, to, declaration.name)
+    temporary = s.cell(declaration.name, declaration.type)
+    if isinstance(value, Record):
+        records.define(s, temporary, UNDEFINED, to.span)
+        memory.write(s, temporary, declaration.type, value, to.span, None)
+        return Reference(temporary)
+    s.env[temporary] = s.let(declaration.name, value, to.span) if isinstance(value, Expr) else value
+    return Reference(temporary)
+
+
+def returned(s: Lowering, value: surface.Expr) -> Reference:
+    """What a function returns by reference."""
+    return Reference(expressions.place(s, value))

@@ -16,8 +16,7 @@ from ..ir.nodes import Alloc, Binary, Buffer, Constant, Expr, Store
 from ..ir.records import is_composite, numbers, parts, size_of
 from ..ir.types import I32, Array, Scalar, Space, Type
 from ..source import Span
-from .lowering import Lowering
-from .pointers import UNDEFINED, WHOLE, Address, Cell, Place, Record, Reference, Target, Value, advance
+from .lowering import UNDEFINED, WHOLE, Address, Cell, Lowering, Place, Record, Reference, Target, Value, advance
 
 # --- where things are --------------------------------------------------------------------------------------------------------------
 

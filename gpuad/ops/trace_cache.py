@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..api import CallKey, Family, Past, Planned, call_key, replay_call
-from ..arguments.identity import signature
+from ..arguments.layouts import signature
 from ..arguments.recorder import Recorder, current
 from ..tape.temporaries import Temporary, inner
 from ..tape.trace_steps import arrays_of, lasting

@@ -1,43 +1,109 @@
-"""Dead code elimination: keeps the writes that are visible after the launch, and what they depend on.
+"""Dead code elimination, by marking from roots: keeps the writes that are visible after the launch, and what they depend on.
 
-Roots are writes to parameters. Barriers stay as long as they separate something (`barriers`). A write to private memory (local and shared
-arrays, working copies) counts only if the memory is read by something that is kept; a field of a stack only if something kept pops it. Vars
-are followed by identity, and all definitions of a Var (siblings may repeat one another's) are kept or dropped together, which is
-conservative.
+Of an adjoint, roots are writes to parameters. Barriers stay as long as they separate something: the forward sweep and its mirror repeat
+every barrier of the primal, also where what they ordered is gone, so a barrier stays only if memory that other threads see has been touched
+since the last one, and will be touched again, at least once by a write. A write to private memory (local and shared arrays, working copies)
+counts only if the memory is read by something that is kept; a field of a stack only if something kept pops it. Vars are followed by
+identity, and all definitions of a Var (siblings may repeat one another's) are kept or dropped together, which is conservative.
+
+Of a freshly lowered kernel (`tidy`) all that other threads or a user may see are roots, barriers too.
 
 Assumes and guarantees: valid IR. Loops are taken to end.
-
-Removes barriers that separate nothing.
-
-The forward sweep and its mirror repeat every barrier of the primal, also where what they ordered is gone. A barrier stays only if memory
-that other threads see has been touched since the last one, and will be touched again, at least once by a write.
-
-Assumes and guarantees: valid IR.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
+from ..ir import folding
 from ..ir import nodes as ir
 from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Block, Buffer, For, How, If, Load, Shuffle, Stmt, Store, Take, While
-from ..ir.rewrite import blocks, walk_stmts
+from ..ir.rewrite import blocks, edit, expressions, map_blocks, walk_stmts
 from ..ir.types import Space
 
 
 def eliminate_dead_code(body: ir.Block, private: Iterable[ir.Buffer] = ()) -> ir.Block:
     """The body without what nothing outside can see; `private` are parameters that are dead after the launch."""
-    marks = _Marks(frozenset(private))
-    marks.collect(body, ())
-    marks.run()
+    dead = frozenset(private)
+    marks = _Marks(body, lambda s: (_is_write(s) and s.buffer.length is None and s.buffer not in dead) or _names_lanes(s))
     return remove_redundant_barriers(_sweep(body, marks))
 
 
+def tidy(body: ir.Block) -> ir.Block:
+    """A freshly lowered body without what has no effect on memory other than the thread's own arrays, on other threads or on output."""
+    marks = _Marks(body, _has_effect, counters=True)
+    swept = _sweep(body, marks)
+    return _Tidied(swept, marks.vars).block(swept)
+
+
+def without_output(kernel: ir.Kernel) -> ir.Kernel:
+    """The kernel without printf and assertions, and without what only they needed."""
+    if not any(isinstance(s, ir.Tell) for s in walk_stmts(kernel.body)):
+        return kernel
+    return replace(kernel, body=tidy(edit(kernel.body, lambda s: () if isinstance(s, ir.Tell) else None)))
+
+
+def _is_write(stmt: ir.Stmt) -> TypeGuard[ir.Store | ir.Accumulate | ir.Take | ir.Atomic]:
+    return isinstance(stmt, ir.Store | ir.Accumulate | ir.Take | ir.Atomic)
+
+
+def _names_lanes(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.Barrier) and stmt.mask is not None
+
+
+def _has_effect(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.Barrier | ir.Shuffle | ir.Tell) or (_is_write(stmt) and stmt.buffer.space is not Space.LOCAL)
+
+
+class _Tidied:
+    """`vars`: the Vars that are used. `starts`: Lets that only say where a loop of the same name starts; they move into it."""
+
+    def __init__(self, body: ir.Block, used: Collection[ir.Var]) -> None:
+        self.vars = used
+        stmts = list(walk_stmts(body))
+        uses = Counter(v for stmt in stmts for e in expressions(stmt) for v in ir.variables(e))
+        lets = {stmt.var: stmt.value for stmt in stmts if isinstance(stmt, ir.Let)}
+        first = [v for s in stmts if isinstance(s, ir.For) and isinstance(v := _plain(s.start), ir.Var) and v.name == s.var.name]
+        self.starts: dict[ir.Expr, ir.Expr] = {v: lets[v] for v in first if v in lets and uses[v] == 1}
+
+    def block(self, block: ir.Block) -> ir.Block:
+        return tuple(new for stmt in block for new in self.stmt(map_blocks(stmt, self.block)))
+
+    def stmt(self, stmt: ir.Stmt) -> Iterable[ir.Stmt]:
+        match stmt:
+            case ir.Let(var=var) if var in self.starts:
+                return ()
+            case ir.Atomic(var=ir.Var() as var) if var not in self.vars:
+                return (_without_result(stmt),)
+            case ir.If(condition=c, then=then, otherwise=otherwise, merges=merges):
+                return folding.make_if(c, then, otherwise, merges, stmt.span)
+            case ir.For(start=start):
+                return (replace(stmt, start=folding.cast(self.starts.get(_plain(start), _plain(start)), start.type)),)
+        return (stmt,)
+
+
+def _plain(start: ir.Expr) -> ir.Expr:
+    """What a loop starts from, without its conversion to the loop's type."""
+    return start.operand if isinstance(start, ir.Cast) else start
+
+
+def _without_result(stmt: ir.Atomic) -> ir.Stmt:
+    """An atomic operation whose result is unused."""
+    if stmt.op not in ("add", "sub"):
+        return replace(stmt, var=None)
+    added = stmt.operands[0] if stmt.op == "add" else folding.unary("-", stmt.operands[0])
+    return ir.Accumulate(stmt.buffer, stmt.index, added, ir.How.ATOMIC, span=stmt.span, note=stmt.note)
+
+
 class _Marks:
-    def __init__(self, private: frozenset[ir.Buffer]) -> None:
-        self.private = private
+    """What is live if the statements that `is_root` says are. `counters`: those of while loops stay."""
+
+    def __init__(self, body: ir.Block, is_root: Callable[[ir.Stmt], bool], *, counters: bool = False) -> None:
+        self.is_root = is_root
+        self.counters = counters
         self.live: set[int] = set()
         self.vars: set[ir.Var] = set()
         self.buffers: set[ir.Buffer] = set()
@@ -47,6 +113,9 @@ class _Marks:
         self.writers: dict[ir.Buffer, list[ir.Stmt]] = {}
         self.pushes: dict[ir.Stack, list[ir.Push]] = {}
         self.work: list[ir.Stmt] = []
+        self.collect(body, ())
+        while self.work:
+            self._need(self.work.pop())
 
     # --- facts -------------------------------------------------------------------------------------------------------------------
 
@@ -54,7 +123,7 @@ class _Marks:
         for stmt in block:
             self.parents[id(stmt)] = path
             self._register(stmt)
-            if self._root(stmt):
+            if self.is_root(stmt):
                 self.keep(stmt)
             for inner in blocks(stmt):
                 self.collect(inner, (*path, stmt))
@@ -92,13 +161,6 @@ class _Marks:
     def _define(self, var: ir.Var, stmt: ir.Stmt, inputs: tuple[ir.Expr, ...]) -> None:
         self.definitions.setdefault(var, []).append((stmt, inputs))
 
-    def _root(self, stmt: ir.Stmt) -> bool:
-        if isinstance(stmt, ir.Barrier):
-            return stmt.mask is not None
-        if isinstance(stmt, ir.Store | ir.Accumulate | ir.Take | ir.Atomic):
-            return stmt.buffer.length is None and stmt.buffer not in self.private
-        return False
-
     # --- marking -----------------------------------------------------------------------------------------------------------------
 
     def keep(self, stmt: ir.Stmt) -> None:
@@ -106,10 +168,6 @@ class _Marks:
             if id(s) not in self.live:
                 self.live.add(id(s))
                 self.work.append(s)
-
-    def run(self) -> None:
-        while self.work:
-            self._need(self.work.pop())
 
     def _need(self, stmt: ir.Stmt) -> None:
         match stmt:
@@ -120,8 +178,9 @@ class _Marks:
             case ir.Load(buffer=b, index=i) | ir.Take(buffer=b, index=i):
                 self.use(i)
                 self.read(b)
-            case ir.Store(index=i, value=e) | ir.Accumulate(index=i, value=e):
+            case ir.Store(buffer=b, index=i, value=e) | ir.Accumulate(buffer=b, index=i, value=e):
                 self.use(i, e)
+                self.made(b)
             case ir.Atomic(buffer=b, index=i, operands=operands):
                 self.use(i, *operands)
                 self.read(b)
@@ -135,6 +194,8 @@ class _Marks:
                 self.use(stmt.mask, stmt.value, stmt.lane, stmt.width)
             case ir.Barrier(mask=mask) if mask is not None:
                 self.use(mask)
+            case ir.Tell(values=values):
+                self.use(*values)
 
     def use(self, *exprs: ir.Expr) -> None:
         for expr in exprs:
@@ -156,6 +217,11 @@ class _Marks:
         for push in self.pushes.get(stmt.stack, ()):
             self.keep(push)
             self.use(push.values[index])
+
+    def made(self, buffer: ir.Buffer) -> None:
+        for writer in self.writers.get(buffer, ()):
+            if isinstance(writer, ir.Alloc):
+                self.keep(writer)
 
     def read(self, buffer: ir.Buffer) -> None:
         if buffer in self.buffers:
@@ -191,8 +257,8 @@ def _trim(stmt: ir.Stmt, marks: _Marks) -> ir.Stmt:
                 header=_sweep(header, marks),
                 body=_sweep(body, marks),
                 carried=_carried(carried, marks),
-                counter=stmt.counter if stmt.counter in marks.vars else None,
-                count=stmt.count if stmt.count in marks.vars else None,
+                counter=stmt.counter if marks.counters or stmt.counter in marks.vars else None,
+                count=stmt.count if marks.counters or stmt.count in marks.vars else None,
             )
         case ir.Push(stack=stack, values=values):
             kept_fields = [i for i in range(len(values)) if (stack, i) in marks.fields]

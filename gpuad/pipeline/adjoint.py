@@ -15,8 +15,7 @@ from typing import Any
 from ..accumulate.block_reduce import BlockSums, block_sums, block_sums_kernel
 from ..accumulate.gather import Axes, Gather, Sides, gather, gather_kernel, rest
 from ..accumulate.materialise import Materialisation, materialise
-from ..accumulate.policy import choose_accumulation, undecided
-from ..accumulate.reduce import reduce_repeated_additions
+from ..accumulate.reduce import choose_accumulation, reduce_repeated_additions, undecided
 from ..ad.recording import Recording
 from ..ad.reversed_loops import unwrap_single_iterations
 from ..ad.stack_layout import Layout
@@ -33,7 +32,7 @@ from ..ir.types import Space
 from ..ir.verify import made
 from ..memo import Memo
 from ..optimize.dead_code import eliminate_dead_code, waits
-from ..optimize.local_array_unrolling import unroll_local_arrays
+from ..optimize.scalar_replacement import unroll_local_arrays
 from .pattern import Parameter, Pattern, Variant, partial_parameters
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.stack_depth import trips
+from ..analysis.trip_counts import trips
 from ..arguments import BoundArgument
 from ..arguments.annotations import address, namespace
 from ..errors import UnsupportedError

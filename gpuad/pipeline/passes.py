@@ -32,8 +32,7 @@ from ..ir.rewrite import Names, expressions, walk_stmts
 from ..ir.types import I64, Scalar, Space, value_type
 from ..ir.verify import made, verify
 from ..lower.normalize import normalize
-from ..lower.tidy import without_output
-from ..optimize.dead_code import eliminate_dead_code
+from ..optimize.dead_code import eliminate_dead_code, without_output
 from ..optimize.privatisation import privatise_arrays, privatise_tiles
 from ..optimize.simplify import forward_stores, simplify
 from .adjoint import Adjoint, Tangent

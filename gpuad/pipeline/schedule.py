@@ -17,7 +17,7 @@ from ..accumulate.materialise import Materialisation
 from ..ad.stack_layout import GROUP
 from ..affine.certificate import Zeros
 from ..affine.relations import is_installed
-from ..analysis.stack_depth import depths
+from ..analysis.trip_counts import depths
 from ..errors import GpuadError, LaunchError, UnsupportedError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store

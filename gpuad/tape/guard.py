@@ -14,7 +14,7 @@ import numpy as np
 from ..arguments.annotations import BatchDuplicated, Const, Duplicated
 from ..ir.dtypes import Array
 from ..runtime.array_locks import Locks
-from ..runtime.memory import address_of, owner_of
+from ..runtime.base import address_of, owner_of
 from .operations import Operation
 from .recorded_launch import Launched
 from .rules import Ruled

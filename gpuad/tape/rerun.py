@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from ..ir.nodes import Accumulate, Atomic, How, Kernel
 from ..ir.rewrite import walk_stmts
-from ..lower.tidy import without_output
+from ..optimize.dead_code import without_output
 from ..pipeline import Call
 from ..runtime.actions import Action
 from ..runtime.base import Memory

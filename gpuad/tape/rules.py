@@ -44,8 +44,7 @@ from ..arguments.aliasing import hull, overlap
 from ..arguments.aliasing import region as place
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, address, as_array, leaf_memory, namespace, resolve
 from ..arguments.deferred_clearing import deferred_at
-from ..arguments.identity import layout
-from ..arguments.layouts import repeats
+from ..arguments.layouts import layout, repeats
 from ..arguments.recorder import current
 from ..errors import GpuadError, LaunchError, ShadowError, TapeError
 from ..ir.dtypes import is_real

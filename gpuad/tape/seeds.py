@@ -13,8 +13,7 @@ import numpy as np
 
 from ..arguments.aliasing import hull
 from ..arguments.annotations import BatchDuplicated, Duplicated, address, as_array, is_array, leaf_memory, namespace
-from ..arguments.identity import signature
-from ..arguments.layouts import repeats
+from ..arguments.layouts import repeats, signature
 from ..errors import TapeError
 from ..ir.dtypes import is_real
 from ..runtime.base import Memory

@@ -29,8 +29,7 @@ from .. import pipeline
 from ..api import FlatArguments, Kernel, check_flow, on_stream, pattern_of
 from ..arguments.annotations import BatchDuplicated, Duplicated, address, namespace, resolve
 from ..arguments.deferred_clearing import loudly, quietly
-from ..arguments.identity import layout
-from ..arguments.layouts import float_views
+from ..arguments.layouts import float_views, layout
 from ..arguments.recorder import current, unrecorded
 from ..budget import rounded, shown
 from ..errors import ShadowError, TapeError
@@ -39,8 +38,7 @@ from ..pipeline import Call, executor_of
 from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import ByPython, perform
 from ..runtime.allocation import asked
-from ..runtime.base import Memory
-from ..runtime.memory import owner_of
+from ..runtime.base import Memory, owner_of
 from . import export
 from .account import Account, account
 from .arena import Arena, Full, Pooled

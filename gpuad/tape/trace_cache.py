@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..arguments.identity import identity
+from ..arguments.layouts import identity
 from ..runtime.actions import Action
 from ..runtime.base import Executor, prepared
 from .operations import Use

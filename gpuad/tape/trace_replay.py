@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arguments.annotations import address
-from ..arguments.identity import signature
+from ..arguments.layouts import signature
 from ..errors import GpuadError, TapeError
 from ..pipeline import analysing, executor_of, in_fixed_point, plain_allowed
 from ..runtime.actions import Action, perform

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, is_array, shadows_of_array
-from ..arguments.identity import signature
+from ..arguments.layouts import signature
 from ..runtime.actions import Action
 from .temporaries import Made
 

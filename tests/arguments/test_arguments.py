@@ -13,7 +13,7 @@ from gpuad.arguments.annotations import Active, BatchDuplicated, Const, Duplicat
 from gpuad.errors import GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
 from gpuad.ir.surface import Declaration
 from gpuad.ir.types import BOOL, F16, F32, F64, I32, I64, U8, U32, Complex, Pointer, Type, Vector
-from gpuad.runtime.memory import resolve
+from gpuad.runtime.base import resolve
 from gpuad.source import SourceFile, Span
 
 SPAN = Span(SourceFile("step.cu", "__global__ void step(...)"), 1, 17)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from gpuad.errors import LaunchError
-from gpuad.runtime.memory import address_of as address
-from gpuad.runtime.memory import element_range, resolve
+from gpuad.runtime.base import address_of as address
+from gpuad.runtime.base import element_range, resolve
 
 
 def check(array: np.ndarray, root_size: int, offset: int) -> None:

@@ -14,7 +14,7 @@ from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Alloc, Kernel
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.verify import verify
-from gpuad.optimize.local_array_unrolling import unroll_local_arrays
+from gpuad.optimize.scalar_replacement import unroll_local_arrays
 from gpuad.pipeline.passes import primal_of
 from gpuad.runtime.base import Memory
 from gpuad.runtime.host import Host

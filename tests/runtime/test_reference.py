@@ -43,8 +43,7 @@ from gpuad.ir.nodes import (
     While,
 )
 from gpuad.ir.types import BOOL, F32, F64, I8, I32, I64, U8, U32, U64, Scalar, Space
-from gpuad.runtime.base import Memory
-from gpuad.runtime.memory import resolve
+from gpuad.runtime.base import Memory, resolve
 from gpuad.runtime.reference import BarrierError, BoundsError, RaceError, Reference
 from gpuad.source import SourceFile, Span
 

@@ -19,7 +19,7 @@ from ...ir.rewrite import substitute, walk_stmts
 from ...ir.types import I32, I64, U32, Scalar, Space
 from ..folded import blocks, expanded, expressions, index_terms, map_expressions, operands, unconverted, visit_operands, written
 from .iteration_domain import GLOBAL, bare, index_name, is_uniform
-from .reductions import is_linear, is_sum
+from .lane_loops import is_linear, is_sum
 
 _ALLOWED = (ir.Let, ir.Assign, ir.Alloc, ir.Load, ir.Store, ir.Accumulate, ir.Take, ir.If, ir.For, ir.While)
 

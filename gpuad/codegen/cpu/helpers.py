@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from ..helpers import BITS, gamma_helpers, helper_text, host_extrema
+from ..spelling import BITS, gamma_helpers, helper_text, host_extrema
 
 FOLDER = Path(__file__).parent / "include"
 _MARK = "//// "  # a line of `functions.hpp` that names the function which follows

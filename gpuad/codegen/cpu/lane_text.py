@@ -23,10 +23,9 @@ from ..control import COMPARED
 from ..cuda import wrapped
 from ..scopes import INDENT, PRIMARY
 from ..spelling import c_type
-from .lane_loops import DEPTH, Tile, Tiled, Tiling
+from .lane_loops import DEPTH, Reduction, Tile, Tiled, Tiling
 from .lanes import Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, evaluated, lanes
 from .printer import HostExpressions, HostStatements
-from .reductions import Reduction
 from .uniformity import Total, is_long
 from .vectorisation_legality import is_vectorisable
 

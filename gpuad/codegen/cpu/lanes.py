@@ -29,6 +29,7 @@ from ..folded import Read, defined, expanded, operands, visit_operands
 from .iteration_domain import Bound
 from .lane_loops import (
     LaneScratch,
+    Reduction,
     Tile,
     Tiling,
     bytes_of_a_lane,
@@ -37,9 +38,9 @@ from .lane_loops import (
     is_contiguous_traversal,
     is_cut,
     lane_scratch,
+    reduction,
     tiled,
 )
-from .reductions import Reduction, reduction
 from .uniformity import Total, Uniform, bound_in, conflicting_buffers, conflicts, has_conflict, used
 
 Pairs: TypeAlias = "tuple[tuple[ir.Var, ir.Expr], ...]"

@@ -18,7 +18,7 @@ from ...ir.functions import FUNCTIONS
 from ...ir.nodes import Alloc, Buffer, Call, For, Kernel, Var, While, walk
 from ...ir.rewrite import expressions, walk_stmts
 from ...ir.types import F32, Space
-from ...optimize.local_array_unrolling import unroll_local_arrays
+from ...optimize.scalar_replacement import unroll_local_arrays
 from ..cuda import comment, functions, parameters, pointer, wrapped
 from ..folded import fold, written
 from ..scopes import INDENT
@@ -26,9 +26,9 @@ from ..spelling import c_type, identifier
 from .grid_stride import Flat, flatten
 from .helpers import ATOMICS, BLOCK_SUMS, ROWS, SUMS, WITH_POOL, WITHOUT_POOL, host_helper_text
 from .iteration_domain import Bound, Inner, Ranged, iterations, merge_axes, take_bounds
+from .lane_loops import is_sum, sink_sums
 from .lane_text import BlockStatements, LaneStatements, strips
 from .printer import HostStatements
-from .reductions import is_sum, sink_sums
 from .register_promotion import promote_registers
 from .row_loops import delinearise, hoist, split_index_set
 from .uniformity import has_conflict

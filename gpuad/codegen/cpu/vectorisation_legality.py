@@ -24,7 +24,7 @@ from ...ir.nodes import Assign, Buffer, If, Kernel, Let, Load, Store
 from ...ir.rewrite import rebuild, walk_stmts
 from ...ir.types import Scalar
 from ..folded import Read, blocks, defined, operands, reads, written
-from .reductions import is_sum
+from .lane_loops import is_sum
 
 _Product = tuple[int, ...]  # the numbers of its factors
 _MOST_TERMS = 8

@@ -200,7 +200,7 @@ def _ratio(table: tuple[tuple[float, ...], tuple[float, ...]], r: Array) -> Arra
     return np.polyval(table[0], r) / np.polyval(table[1], r)
 
 
-# --- derivatives of the gamma function: the formulas of `codegen.helpers` ----------------------------------------------------------------
+# --- derivatives of the gamma function: the formulas of `codegen.spelling` ----------------------------------------------------------------
 
 
 def digamma(x: Array) -> Array:
