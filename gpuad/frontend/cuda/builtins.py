@@ -17,7 +17,7 @@ from ...ir.functions import FUNCTIONS
 from ...ir.surface import AtomicCall, Binary, Cast, Constant, Expr, MathCall, Record, ShuffleCall, Unary
 from ...ir.types import BOOL, I32, I64, U32, Pointer, Scalar, Type
 from ...source import Span
-from .lower_memory import dereferenced
+from .lower_expressions import dereferenced
 from .types import constant, convert, explicit, reinterpreted
 
 

@@ -36,7 +36,7 @@ from .clang_c import children, descendants, evaluate, file_location, initializer
 from .compare_and_swap import atomic_idiom
 from .context import Context
 from .fence import LAMBDA, TEMPORARY_ARRAY, function_message
-from .lower_memory import dereferenced
+from .lower_expressions import dereferenced
 from .records import implicit_assignment, implicit_construction, is_method, receiver
 from .translation_unit import is_ours
 from .types import HALVES, constant, convert, explicit, is_const, is_lambda_type

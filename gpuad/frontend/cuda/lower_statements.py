@@ -57,7 +57,7 @@ from .clang_c import evaluate as evaluate_constant
 from .context import Context
 from .fence import TEMPORARY_ARRAY
 from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda
-from .lower_memory import dereferenced
+from .lower_expressions import dereferenced
 from .types import convert, is_const, is_reference, is_rvalue_reference, lower_variable
 from .variables import declare_shared, initial_value, initial_values, is_braced, is_shared, is_undefined
 

@@ -25,12 +25,12 @@ from ...ir.surface import Block, Cast, Declaration, Declare, Deref, Name
 from ...ir.types import Array, Pointer, Scalar, Type
 from ...recursion_limit import room
 from ...source import SourceFile, Span
-from . import lower_calls, lower_memory, lower_operators, lower_statements, lower_switch, records
+from . import lower_calls, lower_expressions, lower_statements, lower_switch, records
 from .clang_c import children, file_location, file_number, has_attribute, library, template_of
 from .context import Context, ExpressionHandler, StatementHandler
 from .fence import header_message
 from .lower_calls import is_lambda, is_passed
-from .lower_memory import LAUNCH
+from .lower_expressions import LAUNCH
 from .translation_unit import HOST_NAMES, INCLUDE, MAIN, Places, command_line, is_ours
 from .types import is_const, is_reference, is_rvalue_reference, lower_parameter, lower_type
 from .variables import with_globals
@@ -307,28 +307,28 @@ def _compile_error(error: Diagnostic, places: Places) -> CompileError:
 
 
 EXPRESSIONS: dict[CursorKind, ExpressionHandler] = {
-    CursorKind.UNEXPOSED_EXPR: lower_operators.implicit,
-    CursorKind.PAREN_EXPR: lower_operators.parenthesised,
-    CursorKind.INTEGER_LITERAL: lower_memory.literal,
-    CursorKind.FLOATING_LITERAL: lower_memory.literal,
-    CursorKind.CHARACTER_LITERAL: lower_memory.literal,
-    CursorKind.CXX_BOOL_LITERAL_EXPR: lower_memory.literal,
-    CursorKind.CXX_UNARY_EXPR: lower_memory.literal,
-    CursorKind.CXX_NULL_PTR_LITERAL_EXPR: lower_memory.null,
-    CursorKind.DECL_REF_EXPR: lower_memory.name,
+    CursorKind.UNEXPOSED_EXPR: lower_expressions.implicit,
+    CursorKind.PAREN_EXPR: lower_expressions.parenthesised,
+    CursorKind.INTEGER_LITERAL: lower_expressions.literal,
+    CursorKind.FLOATING_LITERAL: lower_expressions.literal,
+    CursorKind.CHARACTER_LITERAL: lower_expressions.literal,
+    CursorKind.CXX_BOOL_LITERAL_EXPR: lower_expressions.literal,
+    CursorKind.CXX_UNARY_EXPR: lower_expressions.literal,
+    CursorKind.CXX_NULL_PTR_LITERAL_EXPR: lower_expressions.null,
+    CursorKind.DECL_REF_EXPR: lower_expressions.name,
     CursorKind.MEMBER_REF_EXPR: records.member,
     CursorKind.CXX_THIS_EXPR: records.this,
-    CursorKind.ARRAY_SUBSCRIPT_EXPR: lower_memory.subscript,
-    CursorKind.UNARY_OPERATOR: lower_operators.unary,
-    CursorKind.BINARY_OPERATOR: lower_operators.binary,
-    CursorKind.COMPOUND_ASSIGNMENT_OPERATOR: lower_operators.compound,
-    CursorKind.CONDITIONAL_OPERATOR: lower_operators.conditional,
-    CursorKind.CSTYLE_CAST_EXPR: lower_operators.cast,
-    CursorKind.CXX_STATIC_CAST_EXPR: lower_operators.cast,
-    CursorKind.CXX_FUNCTIONAL_CAST_EXPR: lower_operators.cast,
-    CursorKind.CXX_CONST_CAST_EXPR: lower_operators.cast,
-    CursorKind.CXX_REINTERPRET_CAST_EXPR: lower_operators.cast,
-    CursorKind.INIT_LIST_EXPR: lower_operators.braced,
+    CursorKind.ARRAY_SUBSCRIPT_EXPR: lower_expressions.subscript,
+    CursorKind.UNARY_OPERATOR: lower_expressions.unary,
+    CursorKind.BINARY_OPERATOR: lower_expressions.binary,
+    CursorKind.COMPOUND_ASSIGNMENT_OPERATOR: lower_expressions.compound,
+    CursorKind.CONDITIONAL_OPERATOR: lower_expressions.conditional,
+    CursorKind.CSTYLE_CAST_EXPR: lower_expressions.cast,
+    CursorKind.CXX_STATIC_CAST_EXPR: lower_expressions.cast,
+    CursorKind.CXX_FUNCTIONAL_CAST_EXPR: lower_expressions.cast,
+    CursorKind.CXX_CONST_CAST_EXPR: lower_expressions.cast,
+    CursorKind.CXX_REINTERPRET_CAST_EXPR: lower_expressions.cast,
+    CursorKind.INIT_LIST_EXPR: lower_expressions.braced,
     CursorKind.CALL_EXPR: lower_calls.call,
 }
 

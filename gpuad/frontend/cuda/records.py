@@ -29,7 +29,7 @@ from ...ir.surface import LaunchIndex as LaunchIndexNode
 from ...ir.types import Array, Pointer, Struct
 from .clang_c import children
 from .context import Context
-from .lower_memory import LAUNCH, dereferenced
+from .lower_expressions import LAUNCH, dereferenced
 from .translation_unit import is_ours
 from .types import default_value, is_const
 from .variables import initial_value, initial_values, zero
