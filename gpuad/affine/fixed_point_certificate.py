@@ -89,6 +89,8 @@ def _digits(own: Buffer, add: Accumulate, rest: Expr, stmts: Sequence[Stmt], dig
 
 
 def _wide(index: Expr) -> Expr:
+    if isinstance(index, Constant):
+        return Constant(index.value, I64)
     return index if index.type == I64 else Cast(index, I64)
 
 

@@ -153,7 +153,7 @@ def _solved(region: Region, points: Points) -> Points:
     for _, term in (item for item in part if item[0]):
         if term.terms:
             k, factor = term.terms[-1]
-            points[:, k] -= term.numerator(points) // factor
+            points[:, k] -= np.asarray(term.numerator(points) // factor).astype(np.int64)  # OverflowError: it is not decided
     return points
 
 

@@ -76,10 +76,9 @@ def certified(
     known of the shadows that are not `gathered`; `zero`: those that are 0 where a kernel stores to them, in which elements."""
     alone = Variant(chosen.plain - gathered, chosen.assigned, chosen.left, chosen.aliased, chosen.in_blocks)
     kernel = adjoint.variant(alone)
-    if [s.kernel for s in stages] == [kernel] and alone == Variant(in_blocks=alone.in_blocks):
-        return tuple(stages)  # it is the plain adjoint
     key = "certificate", call.key, alone, tuple((id(s.kernel), s.grid, frozenset(s.numbers.items())) for s in stages), _key(zero)
-    reasons: Reasons = adjoint.facts.get(key, lambda: _reasons(adjoint, call, alone, kernel, stages, zero or {}))
+    is_plain = [s.kernel for s in stages] == [kernel] and alone == Variant(in_blocks=alone.in_blocks)  # it is the plain adjoint
+    reasons: Reasons = {} if is_plain else adjoint.facts.get(key, lambda: _reasons(adjoint, call, alone, kernel, stages, zero or {}))
     if reasons:
         return reasons
     certificate = Certificate(tuple(s.kernel for s in stages))

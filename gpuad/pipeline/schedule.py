@@ -200,7 +200,7 @@ def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
     judged = _stages(adjoint, call, _NO_ZEROS, _NO_SHADOWS, _NO_SHADOWS, boxes)
     if judged is None:  # nothing runs that would have to be
         return True
-    plainly = (Stage(adjoint.variant(Variant()), adjoint.parameters),)
+    plainly = (alone(adjoint, call, _NO_SHADOWS),)
 
     def run(these: Sequence[Stage], content: float, other: Call, state: State) -> None:
         _put(adjoint, call, boxes, state, content)
@@ -303,9 +303,9 @@ def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State
     call.run(kernel, args)
 
 
-def alone(adjoint: Adjoint, call: Call) -> Stage:
-    """The one kernel that is all of the reverse pass, with what is plain."""
-    chosen = Variant(plain_shadows(adjoint, call))
+def alone(adjoint: Adjoint, call: Call, plain: frozenset[Buffer] | None = None) -> Stage:
+    """The one kernel that is all of the reverse pass; `plain`: the shadows that are, else all that may be."""
+    chosen = Variant(plain_shadows(adjoint, call) if plain is None else plain)
     proved = certified(adjoint, call, chosen, [Stage(adjoint.variant(chosen), adjoint.parameters)])
     assert isinstance(proved, tuple), "what is plain has a certificate"
     return proved[0]

@@ -233,3 +233,14 @@ def test_faults_in_fixed_point_are_refused(name: str) -> None:
             planted += 1
             assert refused(*((less, two) if number == 0 else (one, less))), f"without {place}"
     assert planted >= 20
+
+
+def test_coefficients_beyond_64_bits_are_not_decided() -> None:
+    """Multiples of 2^32 that isl multiplied ended in an error of NumPy's."""
+    body = "for (unsigned i = t; i < (unsigned)n; i += gridDim.x * blockDim.x) v[i] = u[(i + n - 1) % n] + 2.0 * u[(i + 1) % n];"
+    text = f'extern "C" __global__ void k(const double* u, double* v, int n) {{ int t = blockIdx.x * blockDim.x + threadIdx.x; {body} }}'
+    u, v = pairs(1, 70, 70)
+    right = u.shadow + np.roll(v.shadow, -1) + 2 * np.roll(v.shadow, 1)
+    with running("reference"):
+        gpuad.autodiff(compiled(text, "k"), 2, 32, (u, v, 70))
+    np.testing.assert_allclose(u.shadow, right)
