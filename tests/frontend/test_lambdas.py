@@ -180,6 +180,10 @@ PASSED = {
         "double a = x[i]; if (apply([=](double t) { return a * t; }, 1.0) > 0) y[i] = apply([&](double t) { return ++a * t; }, y[i]);",
         "double a = x[i], u = y[i]; y[i] = (a + 1) * u + (a + 2) * 2 * u;",
     ),
+    "beside the declaration of what it copies": (
+        "double a = x[i], b = apply([=](double t) { return a * t; }, 2.0); y[i] = b;",
+        "y[i] = 6 * x[i];",
+    ),
     "assigned to what it copies": (
         "double a = x[i]; a = apply([=](double t) { return a * t; }, 2.0); y[i] = a * y[i];",
         "y[i] = x[i] * 6 * y[i];",
@@ -207,8 +211,16 @@ REFUSED: dict[str, tuple[str, Any]] = {
         "double a = x[i]; ^y[i] = ((a = 5) > 0 && apply([=](double t) { return a * t; }, a) > 0) ? x[i] : 0;",
         "a lambda that is made here copies a, which may change here; name the lambda before",
     ),
-    "copied beside its own declaration": (
-        "^double a = x[i], b = apply([=](double t) { return a * t; }, 2.0); y[i] = b;",
+    "copied beside a change": (
+        "double a = x[i], ^b = a + apply([=](double t) { return a * t; }, a = 2); y[i] = b;",
+        "a lambda that is made here copies a, which may change here; name the lambda before",
+    ),
+    "copied after a change by another name": (
+        "double a = x[i]; double& other = a; ^y[i] = (other = 5) > 0 && apply([=](double t) { return a * t; }, 1) > 0;",
+        "a lambda that is made here copies a, which may change here; name the lambda before",
+    ),
+    "copied in a choice": (
+        "double a = x[i]; ^y[i] = a > 1 ? apply([=](double t) { return a * t; }, 2.0) : 0;",
         "a lambda that is made here copies a, which may change here; name the lambda before",
     ),
     "copied in the header of a loop": (

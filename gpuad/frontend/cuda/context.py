@@ -17,41 +17,13 @@ from ...ir import surface
 from ...ir.surface import Declaration, Declare, Expr, Stmt, chosen_place, is_lvalue
 from ...ir.types import Scalar, Type
 from ...source import Span
-from .clang_c import binary_operator, children
+from .early_copies import may_be_early
 from .fence import kind_message
 from .translation_unit import Places
 from .types import lower_type
 
 ExpressionHandler: TypeAlias = "Callable[[Context, Cursor], Expr]"
 StatementHandler: TypeAlias = "Callable[[Context, Cursor], tuple[Stmt, ...]]"
-
-
-_HEADERS = (CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT, CursorKind.SWITCH_STMT)  # computed again, or among the cases
-
-
-def refers_to(expression: Cursor, variable: Cursor) -> bool:
-    """Whether an expression is the name of a variable."""
-    return expression.kind == CursorKind.DECL_REF_EXPR and expression.referenced is not None and bool(expression.referenced == variable)
-
-
-def may_change(statement: Cursor, variable: Cursor) -> bool:
-    """Whether a statement does anything with a variable but reading it, outside of the lambdas that it makes. That a value is assigned to
-    it at the very end does not count."""
-    if statement.kind == CursorKind.IF_STMT:
-        return _touches(children(statement)[0], variable)
-    if statement.kind == CursorKind.BINARY_OPERATOR and binary_operator(statement) == "=":
-        target, value = children(statement)
-        return _touches(value, variable) or (not refers_to(target, variable) and _touches(target, variable))
-    return _touches(statement, variable)
-
-
-def _touches(cursor: Cursor, variable: Cursor) -> bool:
-    return any(
-        child == variable
-        or (refers_to(child, variable) and cursor.kind != CursorKind.UNEXPOSED_EXPR)
-        or (child.kind != CursorKind.LAMBDA_EXPR and _touches(child, variable))
-        for child in children(cursor)
-    )
 
 
 @dataclass
@@ -107,12 +79,16 @@ class Context:
             handler = self.statements[CursorKind.CALL_EXPR]
         if handler is None:
             self.refuse(cursor)
+        return self.after_copies(cursor, handler)
+
+    def after_copies(self, cursor: Cursor, handler: StatementHandler) -> tuple[Stmt, ...]:
+        """The statements for one statement or declaration, after the copies that lambdas take which are made in it."""
         known = len(self.before)
         body = handler(self, cursor)
         copied = self.before[known:]
         del self.before[known:]
         for variable, _ in copied:
-            if cursor.kind in _HEADERS or may_change(cursor, variable):
+            if not may_be_early(cursor, variable):
                 self.refuse(cursor, f"a lambda that is made here copies {variable.spelling}, which may change here; name the lambda before")
         return (*(copy for _, copy in copied), *body)
 

@@ -83,7 +83,9 @@ def single(ctx: Context, cursor: Cursor) -> Stmt:
 
 def declarations(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     """`float a = 1, b[3];`"""
-    return tuple(stmt for child in children(cursor) if child.kind not in _IGNORED_DECLARATIONS for stmt in _declared(ctx, child))
+    return tuple(
+        stmt for child in children(cursor) if child.kind not in _IGNORED_DECLARATIONS for stmt in ctx.after_copies(child, _declared)
+    )
 
 
 def _declared(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
