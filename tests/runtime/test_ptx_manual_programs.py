@@ -257,6 +257,8 @@ def test_results_of_others_behind_a_barrier(barrier: str) -> None:
 @pytest.mark.parametrize("prefix", ["bar.red", "bar.cta.red", "barrier.red", "barrier.cta.red"])
 def test_reductions_at_a_barrier(prefix: str) -> None:
     x = np.random.default_rng(2).integers(0, 2, 192).astype(np.uint32)
+    x[96:] = 1
+    x[130] = 0  # of the second block all but one
     truth = "    setp.eq.u32 %p0, %r8, 1;\n"
     counts = x.reshape(2, 96).sum(axis=1)
     found = each(truth + f"    {prefix}.popc.u32 %r8, 1, %p0;\n", x, blocks=2)

@@ -251,6 +251,8 @@ def test_a_strong_read_does_not_race_with_atomics(load: str, races_: bool) -> No
     store = "    st.shared.u32 [tile], %r12;\n"
     races(clear + look)
     races(clear + BARRIER + look + store.replace("%r12", "%r1"))
+    alone = "    setp.ne.u32 %p1, %r1, 40;\n    @%p1 bra M;\n" + store.replace("%r12", "%r1") + "M:\n"
+    races(clear + BARRIER + look + alone)
     strong = "    st.volatile.shared.u32 [tile], %r1;\n"
     passes(clear + BARRIER + strong + add)
     races(clear + BARRIER + strong + "    ld.shared.u32 %r11, [tile];\n")
