@@ -198,7 +198,7 @@ _FUNCTIONS = named_functions(FOLDER / "functions.cuh")
 _LAST = ("gpuad_trips", "gpuad_unsigned_trips", "gpuad_inff", "gpuad_inf", "gpuad_nanf", "gpuad_nan")  # behind the atomics
 
 _COMPARED = """{{
-    {bits} old = *(volatile {bits}*)target;
+    {bits} old = {read}(*(volatile {kind}*)target);
     while ({condition}) {{
         const {bits} seen = atomicCAS(({bits}*)target, old, {read}(value));
         if (seen == old) break;
@@ -234,7 +234,7 @@ def _comment(op: str) -> str:
 
 def _function(op: str, kind: str) -> str:
     head = f"__device__ inline {kind} gpuad_atomic_{op}({kind}* target, {kind} value)\n"
-    common = {"read": _READ[kind], "write": _WRITE[kind]}
+    common = {"read": _READ[kind], "write": _WRITE[kind], "kind": kind}
     if op[0] in "iu":
         function = "atomicMax" if op.endswith("max") else "atomicMin"
         return head + _BY_BITS.format(**common, bits=_INTEGERS[kind, op[0]], function=function)

@@ -43,6 +43,7 @@ __device__ double add(double* p, double v) {
     return old;
 }
 """
+FRESH = GUIDE.replace("old = *address_as_ull", "old = *(volatile unsigned long long int*)address_as_ull")
 KERNEL = """
 extern "C" __global__ void k(const T* x, T* h, const int* at, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -65,7 +66,7 @@ def _check(executor: Any, helper: str, kind: str) -> None:
     np.testing.assert_array_equal(dh, [1, 10, 100])
 
 
-@pytest.mark.parametrize("helper", [GUIDE, SHORT, NUMBERS])
+@pytest.mark.parametrize("helper", [GUIDE, SHORT, NUMBERS, FRESH])
 def test_ways_of_writing_it(executor: Any, helper: str) -> None:
     _check(executor, helper, "float64")
 

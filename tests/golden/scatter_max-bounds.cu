@@ -18,7 +18,7 @@ __device__ inline long long gpuad_exch(long long* target, long long value)
 // Keeps the less of the content and a number, which NaN is not.
 __device__ inline float gpuad_atomic_fmin(float* target, float value)
 {
-    int old = *(volatile int*)target;
+    int old = __float_as_int(*(volatile float*)target);
     while (value < __int_as_float(old) || (isnan(__int_as_float(old)) && !isnan(value))) {
         const int seen = atomicCAS((int*)target, old, __float_as_int(value));
         if (seen == old) break;
@@ -28,7 +28,7 @@ __device__ inline float gpuad_atomic_fmin(float* target, float value)
 }
 __device__ inline double gpuad_atomic_fmin(double* target, double value)
 {
-    unsigned long long old = *(volatile unsigned long long*)target;
+    unsigned long long old = __double_as_longlong(*(volatile double*)target);
     while (value < __longlong_as_double(old) || (isnan(__longlong_as_double(old)) && !isnan(value))) {
         const unsigned long long seen = atomicCAS((unsigned long long*)target, old, __double_as_longlong(value));
         if (seen == old) break;
@@ -40,7 +40,7 @@ __device__ inline double gpuad_atomic_fmin(double* target, double value)
 // Keeps the greater of the content and a number.
 __device__ inline float gpuad_atomic_max(float* target, float value)
 {
-    int old = *(volatile int*)target;
+    int old = __float_as_int(*(volatile float*)target);
     while (value > __int_as_float(old)) {
         const int seen = atomicCAS((int*)target, old, __float_as_int(value));
         if (seen == old) break;
@@ -50,7 +50,7 @@ __device__ inline float gpuad_atomic_max(float* target, float value)
 }
 __device__ inline double gpuad_atomic_max(double* target, double value)
 {
-    unsigned long long old = *(volatile unsigned long long*)target;
+    unsigned long long old = __double_as_longlong(*(volatile double*)target);
     while (value > __longlong_as_double(old)) {
         const unsigned long long seen = atomicCAS((unsigned long long*)target, old, __double_as_longlong(value));
         if (seen == old) break;

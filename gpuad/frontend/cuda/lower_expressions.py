@@ -27,7 +27,7 @@ from ...ir.surface import (
     Unary,
 )
 from ...ir.types import BOOL, I32, I64, U32, Array, Pointer, Scalar, Type, Vector
-from .clang_c import binary_operator, children, evaluate, initializer, same_extent, unary_operator
+from .clang_c import binary_operator, children, descendants, evaluate, initializer, same_extent, unary_operator
 from .context import Context
 from .fence import FUNCTION_POINTER
 from .translation_unit import is_ours
@@ -245,6 +245,18 @@ def conditional(ctx: Context, cursor: Cursor) -> Expr:
     return Conditional(ctx.span(cursor), then.type, condition, then, otherwise)
 
 
+def _confirmed(ctx: Context, pointer: Cursor) -> Cursor:
+    """The p of `*(volatile T*)p` where the function goes on to confirm what it has read by atomicCAS, as loops around that begin. Elsewhere
+    the pointer as it stands, and volatile memory is refused."""
+    pointee = pointer.type.get_canonical().get_pointee()
+    if pointer.kind != CursorKind.CSTYLE_CAST_EXPR or not pointee.is_volatile_qualified():
+        return pointer
+    inner = children(pointer)[-1]
+    same = pointee.spelling.replace("volatile ", "") == inner.type.get_canonical().get_pointee().spelling
+    confirmed = any(part.kind == CursorKind.CALL_EXPR and part.spelling == "atomicCAS" for part in descendants(ctx.active[-1]))
+    return inner if same and confirmed else pointer
+
+
 def unary(ctx: Context, cursor: Cursor) -> Expr:
     """Operators with one operand."""
     operator, (operand,) = unary_operator(cursor), children(cursor)
@@ -254,7 +266,7 @@ def unary(ctx: Context, cursor: Cursor) -> Expr:
     if operator == "&":
         return address(ctx, cursor)
     if operator == "*":
-        return dereferenced(ctx.expression(operand))
+        return dereferenced(ctx.expression(_confirmed(ctx, operand)))
     if operator == "+":
         return ctx.expression(operand)
     if operator not in ("-", "~", "!"):
