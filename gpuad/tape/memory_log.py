@@ -14,6 +14,8 @@ from enum import StrEnum
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from ..budget import rounded
 
 
@@ -99,7 +101,7 @@ class MemoryLog:
 
 def _watched(array: Any, freed: Callable[[Any], None]) -> weakref.ref[Any]:
     """Notices when an array's memory is let go. Of CuPy's arrays others may be made of the same memory, which then is what counts."""
-    memory = getattr(getattr(array, "data", None), "mem", None)
+    memory = None if isinstance(array, np.ndarray) else getattr(array.data, "mem", None)
     try:
         return weakref.ref(array if memory is None else memory, freed)
     except TypeError:
