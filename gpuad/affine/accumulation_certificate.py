@@ -2,7 +2,7 @@
 
 Where no two threads meet in an element of a shadow (`certificate.meeting`), its threads are alone with what they do to it, and these are
 the same for each of them: an atomic operation and a plain one; `d = dx[i]; dx[i] = 0; ... dx[i] += e` and `d = dx[i]; ... dx[i] = e`, if
-nothing between touches the shadow or changes the index. A shadow of which nobody will look at what was taken (`left`) need not be cleared,
+nothing between touches the shadow or changes the index. A shadow that is not read after the launch (`left`) need not be cleared,
 and to one that shares the memory that would be added (`aliased`) nothing is. Any other difference is none that is known to be right.
 """
 

@@ -2,7 +2,7 @@
 
 `amounts` reads what a user writes for a budget. `binomial` has Griewank and Walther's closed forms. `schedule` makes the moves of a
 reversal for a chain of units, of which some are kept and the others computed again from checkpoints. `online` thins checkpoints while
-nobody knows how long the chain gets. `layout` gives buffers with known
+it is not known how long the chain gets. `layout` gives buffers with known
 lifetimes their places in one allocation. Nothing here knows what a unit is: `tape.script` says what the moves mean for a recording.
 """
 

@@ -1,4 +1,4 @@
-"""What the neighbourhood says of memory: the process (RSS), CuPy's pool, and the device (NVML). A figure that nobody tells is None.
+"""What the neighbourhood says of memory: the process (RSS), CuPy's pool, and the device (NVML). A figure that is not told is None.
 
 The pool is the truth for what a program takes; NVML counts contexts, other libraries and other processes as well. It tells no bytes by
 process under Windows' display driver model and in WSL, does not know a container's process by the id that it has in there, and counts for

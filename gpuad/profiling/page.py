@@ -87,22 +87,22 @@ def _labels(holding: Holding) -> dict[str, Any]:
 
 def _bands(holding: Holding) -> list[dict[str, Any]]:
     found = bands(holding)
-    shown_bands = [_band(b, len(holding.moments)) for b in found[:_BANDS]]
+    shown_bands = [_band(b) for b in found[:_BANDS]]
     for kind in Kind:
         rest = [b for b in found[_BANDS:] if b.kind is kind]
         if rest:
-            shown_bands.append(_rest(kind, rest, len(holding.moments)))
+            shown_bands.append(_rest(kind, rest))
     return shown_bands
 
 
-def _band(b: Band, end: int) -> dict[str, Any]:
+def _band(b: Band) -> dict[str, Any]:
     return {
         "name": b.name, "kind": str(b.kind), "reason": b.reason, "added": b.added, "count": b.count, "bytes": shown(b.nbytes),
         "most": shown(b.most), "steps": _thinned(b.steps),
     }  # fmt: skip
 
 
-def _rest(kind: Kind, rest: Sequence[Band], end: int) -> dict[str, Any]:
+def _rest(kind: Kind, rest: Sequence[Band]) -> dict[str, Any]:
     changes: dict[int, int] = {}
     for b in rest:
         before = 0

@@ -158,7 +158,7 @@ class Cuda:
         follow(self.stream(), stream)
 
     def free(self) -> int:
-        """Bytes of the device's memory that nobody has, and those that CuPy's pool holds ready."""
+        """Bytes of the device's memory that is free, and those that CuPy's pool holds ready."""
         import cupy
 
         return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
@@ -409,7 +409,7 @@ def allocator_bytes(kind: str) -> int | None:
 
 
 class PoolWatch:
-    """Bytes that CuPy's pool has handed out (`held`), as its memory hooks tell of this thread; also where it has to ask nobody for them."""
+    """Bytes that CuPy's pool has handed out (`held`), as its memory hooks tell of this thread, hits of the pool too."""
 
     def __init__(self) -> None:
         import cupy

@@ -1,6 +1,6 @@
 """A byte budget that a tape keeps within.
 
-While a program is recorded for the first time nobody knows how long it is. So two things are kept: what adjoints need (`stores`), as
+While a program is recorded for the first time its length is not known. So two things are kept: what adjoints need (`stores`), as
 without a budget, and what the program needs to run once more from its beginning (`restarts`: its initial state, as far as it is
 overwritten, and the results of what may not run again). When both do not fit, the first is let go, and checkpoints are stored from there on
 (`marks`), and thinned as the program goes on; when the second could not fit whatever comes, that is. A program of which neither fits is
@@ -165,14 +165,10 @@ class Budget:
         self.stores = False
         for a in self.tape.allocations.values():
             a.pieces = []
-        for step in self.tape.steps or ():  # whatever comes does so by other actions: these hold the memory
+        for step in self.tape.steps or ():  # their actions hold the memory; a schedule says what each does when the program comes again
             step.actions, step.calls = (), None
         self.tape.doing.taken()
         self.tape.operations[:] = [replace(op, logs=[]) if isinstance(op, Launched) and op.logs else op for op in self.tape.operations]
-        for step in self.tape.steps or ():
-            if not isinstance(step, MadeStep):
-                step.actions, step.calls = (), None  # which save; a schedule will say what each does when the program comes again
-        self.tape.doing.taken()
         self.saved.drop()
 
     def _drop_restarts(self) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints of a program that is recorded for the first time, so that nobody knows what will read them, or how many there will be.
+"""Checkpoints of a program that is recorded for the first time: what will read them, and how many there will be, is not known.
 
 A mark costs nothing when it is set. Bytes are copied just before they are overwritten for the first time since the newest mark, if after
 some mark the program has read them before it wrote them: one copy serves all marks before it. So the state at a mark is made up of what
