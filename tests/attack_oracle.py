@@ -25,6 +25,7 @@ SHIM = r"""
 #include <cstdint>
 using namespace std;
 struct Dim { unsigned x, y, z; };
+struct double2 { double x, y; };
 static Dim threadIdx, blockIdx, blockDim, gridDim;
 #define __global__
 #define __device__

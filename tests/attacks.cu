@@ -1538,3 +1538,119 @@ extern "C" __global__ void k(double* x)
     x[threadIdx.x] = late(v) + wide(v) * wide(2.0f);
 }
 template <typename T> __device__ T late(T a, T b) { return a * b; }
+
+//@ 21: base classes
+//@ x=12 y=4 w=3 <<<1, 4>>>(x, y, w, 4)
+struct Place { double x, y; __device__ double norm() const { return x * x + y; } __device__ void move(double d) { x += d; y *= d; } };
+struct Charge { double q; __device__ Charge() : q(0.25) {} __device__ Charge(double q) : q(q) {} __device__ double force() const { return q * q; } };
+struct Particle : Place, Charge {
+    double m = 2.0;
+    __device__ Particle(double a, double b, double c) : Place{a, b}, Charge(c), m(a * b) {}
+    __device__ Particle(double a) { x = a; y = 3 * a; }
+    __device__ double norm() const { return m * Place::norm() + force(); }
+    __device__ double all() { move(q); return norm() + this->x * y; }
+};
+struct Heavy : Particle { double extra; __device__ Heavy(double a) : Particle(a, 2 * a, a * a), extra(a) { m += extra; move(0.5); } };
+__device__ double of_base(const Place& p) { return p.x * p.norm(); }
+__device__ double of_value(Place p, double s) { p.x *= s; return p.x + p.norm(); }
+__device__ void change(Place& p, Charge* c) { p.y += p.x * c->q; c->q *= p.y; }
+extern "C" __global__ void k(double* x, double* y, const double* w, int n)
+{
+    int i = threadIdx.x;
+    if (i >= n) return;
+    Particle p(x[3 * i], x[3 * i + 1], x[3 * i + 2]), q(x[3 * i]);
+    Heavy h(y[i]);
+    change(p, &q);
+    change(h, &h);
+    Place only = h;
+    only.move(w[0]);
+    static_cast<Place&>(q) = p;
+    q.Place::move(w[1]);
+    const Place* at = &p;
+    Particle copy = h;
+    copy = q;
+    y[i] = of_base(p) * of_value(h, w[2]) + p.all() * h.norm() + only.norm() + q.norm() + at->x * (*at).norm() + copy.all() + h.extra;
+    x[3 * i] = ((Place)h).y + h.Particle::norm();
+}
+
+//@ 21: base that is cast back
+//@ x=9 y=3 <<<1, 4>>>(x, y, 3)
+template <class D> struct Shape {
+    double scale;
+    __device__ const D& self() const { return static_cast<const D&>(*this); }
+    __device__ double area() const { return static_cast<const D*>(this)->raw() * scale; }
+    __device__ void grow(double s) { static_cast<D*>(this)->a += s * scale; scale *= s; }
+    __device__ double twice() const { return self().raw() + area(); }
+};
+template <class D> struct Printable { __device__ double shown() const { return 3 * static_cast<const D*>(this)->raw(); } };
+struct Box : Shape<Box>, Printable<Box> { double a, b; __device__ double raw() const { return a * b; } };
+struct Disc : Shape<Disc> { double a; __device__ double raw() const { return 3 * a * a; } };
+struct Ring : Disc { double hole; __device__ double raw() const { return Disc::raw() - hole; } };
+template <class T> __device__ double generic(const Shape<T>& s) { return s.scale; }
+template <class T> struct Wide : Shape<Disc> { T more; __device__ T sum() const { return more + this->scale; } };
+extern "C" __global__ void k(double* x, double* y, int n)
+{
+    int i = threadIdx.x;
+    if (i >= n) return;
+    Box b;
+    b.scale = x[3 * i]; b.a = x[3 * i + 1]; b.b = x[3 * i + 2];
+    b.grow(0.5);
+    Ring r;
+    r.scale = x[3 * i + 1]; r.a = y[i]; r.hole = x[3 * i];
+    r.grow(x[3 * i + 2]);
+    Wide<double> w;
+    w.scale = y[i]; w.more = y[i] * x[3 * i];
+    y[i] = b.area() * b.twice() + b.shown() + r.area() + r.raw() + generic(b) * w.sum();
+    x[3 * i] += r.twice();
+}
+
+//@ 21: inherited constructors and hidden fields
+//@ x=8 y=4 <<<1, 4>>>(x, y, 4)
+struct First { double v; double pad; __device__ First(double v) : v(v), pad(2.0f) {} __device__ First() : First(4.0) {} };
+struct Second { double v = 1.5; double w = 2.5; };
+struct Both : Second { double v; __device__ Both(double a) : v(a) { w *= a; Second::v += v * w; } __device__ double sum() const { return v + 2 * Second::v + 3 * w; } };
+struct Plain : Second { double u; };
+struct More : First, Both { __device__ More(double a) : Both(a) { v2() *= 2; } __device__ double& v2() { return First::v; } };
+struct Planar : double2 { __device__ Planar(double a) { x = a; y = 2 * a; } __device__ double dot(Planar o) const { return x * o.x + y * o.y; } };
+struct Tripled : First { using Base = First; __device__ Tripled(double a) : Base(3 * a) {} __device__ Tripled() : Tripled(0.5) { v += 1; } };
+extern "C" __global__ void k(double* x, double* y, int n)
+{
+    int i = threadIdx.x;
+    if (i >= n) return;
+    Both b(x[i]);
+    b.v *= x[i + 4];
+    Plain p;
+    p.u = y[i];
+    More m(x[i]);
+    Planar d(y[i]);
+    double2 plain = d;
+    Tripled t(x[i]), s;
+    y[i] = b.sum() * p.v + p.w * p.u + b.w + m.v2() * m.sum() + d.dot(d) * plain.y + t.v * s.v * t.pad;
+}
+
+//@ 21: behind a pointer
+//@ x=12 <<<1, 4>>>(x, 3)
+struct Origin { double x; __device__ void scale(double s) { x *= s; } };
+struct Point : Origin { double y; double z[2]; __device__ void mix() { y += x * z[0]; z[1] = x * y; scale(z[1]); } };
+extern "C" __global__ void k(double* x, int n)
+{
+    Point* p = (Point*)x + threadIdx.x;
+    if (threadIdx.x >= n) return;
+    p->mix();
+    Origin* o = p;
+    o->scale(p->y);
+    p->z[0] = o->x;
+}
+
+//@ 21: object that is cast back from a pointer to its base
+//@ x=4 <<<1, 4>>>(x)
+//@ refused: UnsupportedError: 'p_Low', a struct Low, is used as a struct High through a pointer
+struct Low { double a; };
+struct High : Low { double b; };
+extern "C" __global__ void k(double* x)
+{
+    High p;
+    p.b = x[threadIdx.x];
+    Low* q = &p;
+    x[threadIdx.x] = static_cast<High*>(q)->b;
+}

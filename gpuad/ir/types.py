@@ -96,11 +96,12 @@ class Array(Type):
 
 @dataclass(frozen=True)
 class Field:
-    """A member of a struct, `offset` bytes from its beginning."""
+    """A member of a struct, `offset` bytes from its beginning; or, with `base`, the struct that it inherits from, under that one's name."""
 
     name: str
     type: Type
     offset: int
+    base: bool = False
 
 
 @dataclass(frozen=True)

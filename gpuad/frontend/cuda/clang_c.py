@@ -42,6 +42,7 @@ def library() -> Any:
         "clang_EvalResult_getAsDouble": ([ctypes.c_void_p], ctypes.c_double),
         "clang_EvalResult_dispose": ([ctypes.c_void_p], None),
         "clang_getSpecializedCursorTemplate": ([Cursor], Cursor),
+        "clang_isVirtualBase": ([Cursor], ctypes.c_uint),
         "clang_visitChildren": ([Cursor, _VISITOR, ctypes.py_object], ctypes.c_uint),
         "clang_getFileLocation": ([SourceLocation, *[ctypes.c_void_p] * 4], None),
     }
@@ -117,6 +118,13 @@ def file_number(location: SourceLocation) -> int | None:
     file = cindex.c_object_p()
     library().clang_getFileLocation(location, ctypes.byref(file), None, None, None)
     return ctypes.cast(file, ctypes.c_void_p).value
+
+
+def is_virtual(part: Cursor) -> bool:
+    """Whether a part of a struct's definition is a virtual function or base."""
+    if part.kind == CursorKind.CXX_BASE_SPECIFIER:
+        return bool(library().clang_isVirtualBase(part))
+    return bool(part.kind == CursorKind.CXX_METHOD and part.is_virtual_method())
 
 
 def children(cursor: Cursor) -> list[Cursor]:

@@ -33,10 +33,10 @@ class Context:
     places: Places
     expressions: Mapping[CursorKind, ExpressionHandler]
     statements: Mapping[CursorKind, StatementHandler]
-    lower_function: Callable[[Context, Cursor], surface.Function]
+    lower_function: Callable[[Context, Cursor, Type | None], surface.Function]
     check: Callable[[Cursor], None]
     declarations: dict[Cursor, Declaration] = field(default_factory=dict)
-    helpers: dict[Cursor, surface.Function] = field(default_factory=dict)
+    helpers: dict[tuple[Cursor, Type | None], surface.Function] = field(default_factory=dict)  # of a member function: one a type of object
     active: list[Cursor] = field(
         default_factory=list
     )  # the functions being lowered, outermost first: one of them called again is a recursion

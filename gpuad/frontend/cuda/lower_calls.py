@@ -30,16 +30,16 @@ from ...ir.surface import (
     has_effects,
     is_lvalue,
 )
-from ...ir.types import BOOL, Array, Pointer, Scalar, Vector
+from ...ir.types import BOOL, Array, Pointer, Scalar, Struct, Type, Vector
 from .builtins import BUILTINS, Call
-from .clang_c import children, descendants, evaluate, file_location, initializer
+from .clang_c import children, descendants, evaluate, file_location, initializer, same_extent
 from .compare_and_swap import atomic_idiom
 from .context import Context
 from .fence import LAMBDA, TEMPORARY_ARRAY, function_message
 from .lower_expressions import dereferenced
 from .records import implicit_assignment, implicit_construction, is_method, receiver
 from .translation_unit import is_ours
-from .types import HALVES, constant, convert, explicit, is_const, is_lambda_type
+from .types import HALVES, constant, convert, explicit, is_const, is_lambda_type, record_of
 from .variables import has_body, is_elided
 
 _METHODS = {CursorKind.CXX_METHOD, CursorKind.CONVERSION_FUNCTION}
@@ -147,7 +147,7 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
         ctx.refuse(cursor, "functions with a variable number of arguments are not supported")
     for argument in given:
         passed(ctx, argument)
-    function = _lowered(ctx, definition, cursor)
+    function = _lowered(ctx, definition, target[0].type if target else None, cursor)
     pairs = [(g, p) for g, p in zip(given, parameters, strict=True) if not is_passed(p)]
     declared = function.parameters[len(target) :]
     arguments = tuple(_argument(ctx, g, p, d, cursor) for (g, p), d in zip(pairs, declared, strict=True))
@@ -176,20 +176,30 @@ def _receiver(ctx: Context, cursor: Cursor, callee: Cursor) -> tuple[tuple[Expr,
 
 
 def _object(ctx: Context, cursor: Cursor) -> Expr:
+    """The object itself, also where the function is one of a base: in there it may be cast back."""
+    while cursor.kind == CursorKind.UNEXPOSED_EXPR and _is_derived(cursor, *children(cursor)):
+        (cursor,) = children(cursor)
     value = ctx.expression(cursor)
     return dereferenced(value) if isinstance(value.type, Pointer) else value
 
 
-def _lowered(ctx: Context, definition: Cursor, call: Cursor) -> surface.Function:
-    """A helper is lowered once; all calls share the object. What is wrong in a function of ours is wrong with the call."""
-    if definition not in ctx.helpers:
+def _is_derived(cursor: Cursor, *inner: Cursor) -> bool:
+    """Whether an expression is another one as its base, or a pointer to that."""
+    return len(inner) == 1 and same_extent(cursor, inner[0]) and record_of(cursor) != record_of(inner[0])
+
+
+def _lowered(ctx: Context, definition: Cursor, object_type: Type | None, call: Cursor) -> surface.Function:
+    """A helper is lowered once for each type of the object that it is called on; all calls share it. What is wrong in a function of ours is
+    wrong with the call."""
+    key = definition, object_type
+    if key not in ctx.helpers:
         try:
-            ctx.helpers[definition] = ctx.lower_function(ctx, definition)
+            ctx.helpers[key] = ctx.lower_function(ctx, definition, object_type)
         except UnsupportedError as error:
             if error.span is None or not ctx.places.is_ours(error.span):
                 raise
             raise UnsupportedError(error.message, ctx.span(call)) from None
-    return ctx.helpers[definition]
+    return ctx.helpers[key]
 
 
 def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: Declaration, at: Cursor) -> Expr:
@@ -197,7 +207,8 @@ def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: Decla
     if _is_default(given):
         return _default(ctx, parameter, at)
     if declaration.reference and not declaration.const:
-        return ctx.lvalue(given)
+        place = ctx.lvalue(given)
+        return convert(place, declaration.type, place.span, implicit=True) if isinstance(place.type, Struct) else place
     value = convert(ctx.expression(given), declaration.type, ctx.span(given), implicit=True)
     if isinstance(value.type, Array) and not is_lvalue(value):
         ctx.refuse(given, TEMPORARY_ARRAY)
@@ -264,17 +275,18 @@ def make_lambda(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
 def lowered(ctx: Context, cursor: Cursor, callee: Cursor) -> Function:
     """The body of the lambda that is called, as a helper that sees the variables around it."""
     definition, kind = callee.get_definition(), callee.semantic_parent
-    if definition is None or (definition not in ctx.helpers and not _is_made(ctx, cursor, kind)):
+    key = definition, None
+    if definition is None or (key not in ctx.helpers and not _is_made(ctx, cursor, kind)):
         ctx.refuse(cursor, LAMBDA)
     if not callee.is_const_method():
         ctx.refuse(cursor, "mutable lambdas are not supported; capture by reference what changes")
-    if definition not in ctx.helpers:
+    if key not in ctx.helpers:
         copies = ctx.copies[kind]
         outer = {variable: ctx.declarations[variable] for variable in copies}
         ctx.declarations.update(copies)
-        ctx.helpers[definition] = ctx.lower_function(ctx, definition)
+        ctx.helpers[key] = ctx.lower_function(ctx, definition, None)
         ctx.declarations.update(outer)
-    return ctx.helpers[definition]
+    return ctx.helpers[key]
 
 
 def _is_made(ctx: Context, cursor: Cursor, kind: Cursor) -> bool:

@@ -356,19 +356,20 @@ def lower_kernel(places: Places, definition: Cursor, check: Callable[[Cursor], N
     """The kernel's tree. `check` is called with each definition that it consists of, its own and those of the helpers that it reaches,
     before that is lowered: it raises where clang has found an error."""
     ctx = Context(places, EXPRESSIONS, STATEMENTS, lower_function, check)
-    function = lower_function(ctx, definition)
+    function = lower_function(ctx, definition, None)
     return with_globals(function, tuple(ctx.globals.values()))
 
 
-def lower_function(ctx: Context, definition: Cursor) -> surface.Function:
-    """A kernel or helper with its body. A member function has its object as first parameter, a constructor gives the object it makes."""
+def lower_function(ctx: Context, definition: Cursor, object_type: Type | None) -> surface.Function:
+    """A kernel or helper with its body. A member function has its object, an `object_type`, as first parameter, a constructor gives the
+    object that it makes."""
     ctx.check(definition)
     is_kernel = has_attribute(definition, CursorKind.CUDAGLOBAL_ATTR)
     ctx.active.append(definition)
     ctx.tables.append([])
     closure, constructor = is_lambda(definition), records.is_constructor(definition)
     method = records.is_method(definition) and not closure
-    ctx.receivers.append(records.own_object(ctx, definition, reference=method) if method or constructor else None)
+    ctx.receivers.append(records.own_object(ctx, definition, object_type) if method or constructor else None)
     receiver = (ctx.receivers[-1],) if method and ctx.receivers[-1] else ()
     parameters = tuple(_parameter(ctx, p, number, is_kernel) for number, p in enumerate(definition.get_arguments()) if not is_passed(p))
     result = ctx.receivers[-1].type if constructor and ctx.receivers[-1] else lower_type(definition.result_type, ctx.span(definition))

@@ -6,8 +6,13 @@ returns it.
 
 from __future__ import annotations
 
-from clang.cindex import Cursor, CursorKind
+from collections.abc import Mapping
+from dataclasses import replace
 
+from clang.cindex import Cursor, CursorKind
+from clang.cindex import Type as ClangType
+
+from ...errors import UnsupportedError
 from ...ir.records import is_record, parts
 from ...ir.surface import (
     AddressOf,
@@ -26,13 +31,14 @@ from ...ir.surface import (
     Stmt,
 )
 from ...ir.surface import LaunchIndex as LaunchIndexNode
-from ...ir.types import Array, Pointer, Struct
-from .clang_c import children
+from ...ir.types import Array, Pointer, Struct, Type
+from ...source import Span
+from .clang_c import children, template_of
 from .context import Context
 from .lower_expressions import LAUNCH, dereferenced
 from .translation_unit import is_ours
-from .types import default_value, is_const
-from .variables import initial_value, initial_values, zero
+from .types import as_base, bases_of, convert, default_value, definition_parts, is_const, lower_type
+from .variables import has_body, initial_value, initial_values, zero
 
 # --- members -----------------------------------------------------------------------------------------------------------------------------
 
@@ -48,6 +54,8 @@ def member(ctx: Context, cursor: Cursor) -> Expr:
     record = ctx.expression(bases[0]) if bases else receiver(ctx, cursor)
     if isinstance(record.type, Pointer):
         record = dereferenced(record)
+    if isinstance(record.type, Struct) and any(part.base for part in record.type.fields):  # it may be one of a base
+        record = convert(record, lower_type(field.semantic_parent.type, record.span), record.span, implicit=True)
     if not any(part.name == cursor.spelling for part in parts(record.type)):
         ctx.refuse(cursor, f"the member {cursor.spelling} is not supported here")
     return Member(ctx.span(bases[0] if bases else cursor), ctx.type(cursor), record, cursor.spelling)
@@ -89,49 +97,70 @@ def is_constructor(definition: Cursor) -> bool:
     return bool(definition.kind == CursorKind.CONSTRUCTOR)
 
 
-def own_object(ctx: Context, definition: Cursor, reference: bool) -> Declaration:
-    """The object that a member function is called on, or that a constructor makes."""
-    span = ctx.span(definition)
-    type_ = ctx.type(definition.semantic_parent)
-    return ctx.fresh(span, str(definition.semantic_parent.spelling).lower(), type_, reference=reference)
+def own_object(ctx: Context, definition: Cursor, type_: Type | None) -> Declaration:
+    """The object that a member function is called on, a `type_`, or that a constructor makes."""
+    if is_constructor(definition):
+        return _new_object(ctx, ctx.span(definition), definition.semantic_parent)
+    name = str(definition.semantic_parent.spelling).lower()
+    return ctx.fresh(ctx.span(definition), name, type_ or ctx.type(definition.semantic_parent), reference=True)
+
+
+def _new_object(ctx: Context, span: Span, declaration: Cursor) -> Declaration:
+    return ctx.fresh(span, str(declaration.spelling).lower(), ctx.type(declaration))
 
 
 def constructed(ctx: Context, definition: Cursor, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """A constructor's body between the making of its object and its return."""
+    return _made(ctx, ctx.span(definition), definition.semantic_parent, _listed(ctx, definition), body)
+
+
+def _made(ctx: Context, span: Span, declaration: Cursor, listed: Mapping[str, Cursor], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The making of the object: its bases and fields in their order, each by what the constructor lists, else by what it has by default."""
     made = ctx.receivers[-1]
     assert made is not None
-    span = ctx.span(definition)
-    result = Return(span, Name(span, made.type, made))
-    return (Declare(span, made, None), *_initialisers(ctx, definition), *body, result)
+    target = Name(span, made.type, made)
+    if (whole := listed.get(str(declaration.type.get_canonical().spelling))) is not None:  # another constructor's
+        return (Declare(span, made, None), _set(ctx, target, whole), *body, Return(span, target))
+    values = [(f, listed.get(str(f.spelling)) or default_value(f)) for f in declaration.type.get_fields()]
+    bases = (_set_base(ctx, target, base, listed.get(str(base.spelling))) for base in bases_of(declaration))
+    fields = (_set(ctx, Member(ctx.span(value), ctx.type(f), target, str(f.spelling)), value) for f, value in values if value is not None)
+    return (Declare(span, made, None), *(s for stmts in bases for s in stmts), *fields, *body, Return(span, target))
 
 
-def _initialisers(ctx: Context, definition: Cursor) -> list[Stmt]:
-    """The fields' values in the order of the fields: those that the constructor lists, else those that they have by default."""
+def _listed(ctx: Context, constructor: Cursor) -> dict[str, Cursor]:
+    """What a constructor lists before its body: of fields by their names, of bases, or of the whole, by those of their types."""
     listed: dict[str, Cursor] = {}
     before: Cursor | None = None  # what an expression would be the value of
-    for child in children(definition):
+    for child in children(constructor):
         if before is not None and child.kind.is_expression():
-            if before.kind != CursorKind.MEMBER_REF:
-                ctx.refuse(before, "constructors that call another constructor or that of a base class are not supported")
-            listed[str(before.spelling)] = child
+            field = before.kind == CursorKind.MEMBER_REF
+            listed[str(before.spelling if field else child.type.get_canonical().spelling)] = child
         before = child if child.kind.is_reference() else None
-    fields = list(definition.semantic_parent.type.get_fields())
-    values = [(f, listed.get(f.spelling) or default_value(f)) for f in fields]
-    return [_set_field(ctx, definition, f, value) for f, value in values if value is not None]
+    return listed
 
 
-def _set_field(ctx: Context, definition: Cursor, field: Cursor, value: Cursor) -> Stmt:
-    span, made = ctx.span(value), ctx.receivers[-1]
-    assert made is not None
-    type_ = ctx.type(field)
-    target = Member(span, type_, Name(span, made.type, made), str(field.spelling))
+def _set_base(ctx: Context, target: Name, base: ClangType, listed: Cursor | None) -> tuple[Stmt, ...]:
+    """The making of a base, if it is not one of which nothing is said and which has no constructor."""
+    span = ctx.span(listed) if listed is not None else target.span
+    type_ = lower_type(base, span)
+    if not parts(type_) or (listed is None and (not isinstance(type_, Struct) or type_.listed)):
+        return ()
+    place = as_base(replace(target, span=span), type_, span)
+    if listed is not None:
+        return (_set(ctx, place, listed),)
+    return (Evaluate(span, Assign(span, type_, place, _by_default(ctx, span, base.get_declaration(), type_))),)
+
+
+def _set(ctx: Context, place: Expr, value: Cursor) -> Stmt:
+    """Gives a part of an object its first value."""
+    span, type_ = ctx.span(value), place.type
     if value.kind == CursorKind.UNEXPOSED_EXPR and not children(value):
-        given: Expr = zero(ctx, type_, span)
+        given = zero(ctx, type_, span)
     elif isinstance(type_, Array):
         given = Record(span, type_, initial_values(ctx, type_, value))
     else:
         given = initial_value(ctx, type_, value)
-    return Evaluate(span, Assign(span, type_, target, given))
+    return Evaluate(span, Assign(span, type_, place, given))
 
 
 # --- values ------------------------------------------------------------------------------------------------------------------------------
@@ -140,29 +169,34 @@ def _set_field(ctx: Context, definition: Cursor, field: Cursor, value: Cursor) -
 def implicit_construction(ctx: Context, cursor: Cursor) -> Expr:
     """A copy, or `float4()`: what the compiler's own constructors make."""
     arguments = list(cursor.get_arguments())
-    if len(arguments) == 1:
-        return ctx.expression(arguments[0])
     type_ = ctx.type(cursor)
+    if len(arguments) == 1:
+        value = ctx.expression(arguments[0])
+        return as_base(value, type_, value.span) if isinstance(value.type, Struct) and value.type != type_ else value
     if arguments or not is_record(type_):
         ctx.refuse(cursor, f"this way to make a {cursor.type.spelling} is not supported")
     if isinstance(type_, Struct) and not type_.listed:
-        return _made_by_default(ctx, cursor, type_)
+        return _by_default(ctx, ctx.span(cursor), cursor.referenced.semantic_parent, type_)
     return zero(ctx, type_, ctx.span(cursor))
 
 
-def _made_by_default(ctx: Context, cursor: Cursor, type_: Struct) -> Expr:
-    """A struct whose fields have values by default, as a call of the constructor that its user did not write."""
-    constructor, span = cursor.referenced, ctx.span(cursor)
-    ctx.receivers.append(own_object(ctx, constructor, reference=False))
-    body = constructed(ctx, constructor, ())
+def _by_default(ctx: Context, span: Span, declaration: Cursor, type_: Type) -> Expr:
+    """A struct that nothing is given: by its constructor without arguments, or as a call of the one that its user did not write."""
+    constructors = [c for c in definition_parts(declaration) if c.kind == CursorKind.CONSTRUCTOR and has_body(c)]
+    plain = next((c for c in constructors if not list(c.get_arguments())), None)
+    if constructors and (plain is None or template_of(declaration) is not None):
+        raise UnsupportedError(f"list the constructor of the base {declaration.spelling} before the body", span)
+    if plain is not None:
+        return HelperCall(span, type_, ctx.lower_function(ctx, plain.get_definition(), None), ())
+    ctx.receivers.append(_new_object(ctx, span, declaration))
+    body = _made(ctx, span, declaration, {}, ())
     ctx.receivers.pop()
-    return HelperCall(span, type_, Function(span, type_.name, (), type_, Block(span, body)), ())
+    return HelperCall(span, type_, Function(span, str(declaration.spelling), (), type_, Block(span, body)), ())
 
 
 def implicit_assignment(ctx: Context, cursor: Cursor) -> Expr:
     """`a = b` of whole records."""
     left, right = cursor.get_arguments()
-    target, value = ctx.lvalue(left), ctx.expression(right)
-    if value.type != target.type:
-        ctx.refuse(cursor, f"an assignment of {value.type} to {target.type} is not supported")
+    target = ctx.lvalue(left)
+    value = convert(ctx.expression(right), target.type, ctx.span(cursor), implicit=True)
     return Assign(ctx.span(cursor), target.type, target, value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 
 from clang.cindex import Cursor, CursorKind, TypeKind
@@ -16,11 +17,11 @@ from clang.cindex import Type as ClangType
 from ...errors import UnsupportedError
 from ...ir import types as ir
 from ...ir.folding import wrapped
-from ...ir.records import alike, holds_pointers, is_record, leaves, numbers, size_of
-from ...ir.surface import DYNAMIC, Binary, Cast, Constant, Decay, Expr, MathCall
+from ...ir.records import alike, holds_pointers, is_record, leaves, numbers, parts, size_of
+from ...ir.surface import DYNAMIC, AddressOf, Binary, Cast, Constant, Decay, Deref, Expr, MathCall, Member, Record
 from ...ir.types import BOOL, F32, I32, Array, Complex, Field, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
-from .clang_c import children, template_of
+from .clang_c import children, is_virtual, template_of
 from .fence import FUNCTION_POINTER, LAMBDA, UNION
 from .translation_unit import is_ours
 
@@ -108,11 +109,51 @@ def _record(type_: ClangType, span: Span, outer: _Outer) -> Type:
         return Complex(_scalar(next(iter(type_.get_fields())).type.get_canonical(), span))
     if type_.spelling in outer:
         raise UnsupportedError(f"structs that hold pointers to their own kind ({name}) are not supported", span)
-    if any(child.kind == CursorKind.DESTRUCTOR for child in children(template_of(declaration) or declaration)):
+    if any(child.kind == CursorKind.DESTRUCTOR for child in definition_parts(declaration)):
         raise UnsupportedError(f"structs with destructors ({name}) are not supported", span)
-    fields = tuple(_field(field, span, (*outer, type_.spelling)) for field in type_.get_fields())
-    _check_layout(type_, fields, name, span)
-    return Struct(name, fields, max(type_.get_size(), 0), _is_listed(declaration))
+    outer = (*outer, type_.spelling)
+    bases = _bases(declaration, name, span, outer)
+    fields = tuple(_field(field, span, outer) for field in type_.get_fields())
+    _check_layout(type_, bases, fields, name, span)
+    listed = _is_listed(declaration) and all(base.type.listed for base in bases if isinstance(base.type, Struct))
+    return Struct(name, (*bases, *fields), max(type_.get_size(), 0), listed)
+
+
+def definition_parts(declaration: Cursor) -> list[Cursor]:
+    """What stands in a struct's definition: of an instance of a template, in the template's."""
+    return children(template_of(declaration) or declaration)
+
+
+def bases_of(declaration: Cursor) -> list[ClangType]:
+    """The structs that one inherits from. Those of an instance of a template that depend on its parameters are not told: what they hold is
+    a gap before the fields, and refused as one."""
+    found = [c.type.get_canonical() for c in definition_parts(declaration) if c.kind == CursorKind.CXX_BASE_SPECIFIER]
+    return found if all(type_.kind == TypeKind.RECORD for type_ in found) else []
+
+
+def _bases(declaration: Cursor, name: str, span: Span, outer: _Outer) -> tuple[Field, ...]:
+    """The bases that hold anything, as fields: the first at the beginning, each of the others behind the one before. The library does not
+    tell where they are, so one that others could overlap, in the padding at its end, must be the only one."""
+    placed: list[Field] = []
+    end = 0
+    inherited = bases_of(declaration)
+    if inherited and any(is_virtual(child) for child in definition_parts(declaration)):
+        raise UnsupportedError(_derived(name), span)
+    for type_ in inherited:
+        base, called = lower_type(type_, span, outer), str(type_.get_declaration().spelling)
+        if not parts(base):
+            continue
+        if placed and (end < placed[-1].offset + size_of(placed[-1].type) or any(called == known.name for known in placed)):
+            raise UnsupportedError(f"structs with several bases of one name or with padding ({name}) are not supported", span)
+        offset = -(-end // type_.get_align()) * type_.get_align()
+        placed.append(Field(called, base, offset, base=True))
+        end = offset + _end_of(base)
+    return tuple(placed)
+
+
+def _end_of(kind: Type) -> int:
+    """Where the last number of a struct ends, and padding begins."""
+    return max((leaf.offset + size_of(leaf.type) for leaf in leaves(kind)), default=0)
 
 
 def _field(field: Cursor, span: Span, outer: _Outer) -> Field:
@@ -125,7 +166,7 @@ def _field(field: Cursor, span: Span, outer: _Outer) -> Field:
 
 def _is_listed(declaration: Cursor) -> bool:
     """True for a struct without constructors and without default values of fields; an instance of a template is asked by its template."""
-    found = children(template_of(declaration) or declaration)
+    found = definition_parts(declaration)
     constructors = (CursorKind.CONSTRUCTOR, CursorKind.FUNCTION_TEMPLATE, CursorKind.USING_DECLARATION)
     return not any(
         (c.kind in constructors and (c.kind != CursorKind.FUNCTION_TEMPLATE or c.spelling.partition("<")[0] == declaration.spelling))
@@ -141,9 +182,9 @@ def default_value(field: Cursor) -> Cursor | None:
     return inner[-1] if inner and (not is_array or inner[-1].kind == CursorKind.INIT_LIST_EXPR) else None
 
 
-def _check_layout(type_: ClangType, fields: tuple[Field, ...], name: str, span: Span) -> None:
-    """Refuses a struct with more in it than its fields (a base, a table of virtual functions) or with fields that are not aligned."""
-    end, clang = 0, list(type_.get_fields())
+def _check_layout(type_: ClangType, bases: tuple[Field, ...], fields: tuple[Field, ...], name: str, span: Span) -> None:
+    """Refuses a struct with more in it than its bases and fields (a table of virtual functions) or with fields that are not aligned."""
+    end, clang = max((base.offset + size_of(base.type) for base in bases), default=0), list(type_.get_fields())
     for field, cursor in zip(fields, clang, strict=True):
         align = max(cursor.type.get_align(), 1)
         if field.offset - end >= align and not _is_aligned(cursor):
@@ -152,14 +193,16 @@ def _check_layout(type_: ClangType, fields: tuple[Field, ...], name: str, span: 
             raise UnsupportedError(f"packed structs ({name}) are not supported", span)
         end = field.offset + size_of(field.type)
     size = type_.get_size()
-    if size > 0 and any(size % number.size for field in fields for number in numbers(field.type)):
+    if size > 0 and any(size % number.size for field in (*bases, *fields) for number in numbers(field.type)):
         raise UnsupportedError(f"packed structs ({name}) are not supported", span)
-    if not fields and size > 1:
+    if not fields and not bases and size > 1:
         raise UnsupportedError(_derived(name), span)
 
 
 def _derived(name: str) -> str:
-    return f"structs with base classes or virtual functions ({name}) are not supported; write the fields of the base into the struct"
+    return (
+        f"structs with virtual functions, or bases that depend on a template ({name}), are not supported; write the fields into the struct"
+    )
 
 
 def _is_aligned(field: Cursor) -> bool:
@@ -203,6 +246,13 @@ def is_lambda_type(type_: ClangType) -> bool:
     return str(plain.spelling).removeprefix("const ").startswith("(lambda")
 
 
+def record_of(cursor: Cursor) -> Cursor | None:
+    """The struct that an expression is one of, or points to; None for any other."""
+    type_ = cursor.type.get_canonical()
+    type_ = type_.get_pointee() if type_.kind == TypeKind.POINTER else type_
+    return type_.get_declaration() if type_.kind == TypeKind.RECORD else None
+
+
 def is_reference(type_: ClangType) -> bool:
     """True for `T&` and `T&&`."""
     return type_.get_canonical().kind in _REFERENCES
@@ -243,6 +293,8 @@ def convert(value: Expr, target: Type, span: Span, *, implicit: bool) -> Expr:
         return Decay(span, Pointer(source.element), value)
     if isinstance(source, Pointer) and target == BOOL:
         return Binary(span, BOOL, "!=", value, Constant(span, source, 0))
+    if isinstance(source, Struct) and is_record(target):
+        return as_base(value, target, span)
     if isinstance(source, Pointer) and isinstance(target, Pointer):
         return _as_pointer(value, target, span, implicit)
     if isinstance(source, Pointer) or isinstance(target, Pointer):
@@ -250,8 +302,32 @@ def convert(value: Expr, target: Type, span: Span, *, implicit: bool) -> Expr:
     raise UnsupportedError(f"a conversion from {source} to {target} is not supported", span)
 
 
+def as_base(value: Expr, base: Type, span: Span) -> Expr:
+    """The part of a struct that is one of its bases, or of their bases: clang converts between structs in no other way."""
+    if not parts(base):
+        return Record(span, base, ())
+    paths = list(_paths(value.type, base))
+    if len(paths) != 1:
+        raise UnsupportedError(f"a conversion from {value.type} to {base} is not supported", span)
+    for field in paths[0]:
+        value = Member(span, field.type, value, field.name)
+    return value
+
+
+def _paths(kind: Type, base: Type) -> Iterator[tuple[Field, ...]]:
+    """The ways from a struct to a base of it."""
+    if kind == base:
+        yield ()
+    for field in kind.fields if isinstance(kind, Struct) else ():
+        if field.base:
+            yield from ((field, *path) for path in _paths(field.type, base))
+
+
 def _as_pointer(value: Expr, target: Pointer, span: Span, implicit: bool) -> Expr:
     source = value.type
+    if isinstance(source, Pointer) and any(_paths(source.element, target.element)):
+        place = value.lvalue if isinstance(value, AddressOf) else Deref(span, source.element, value)
+        return AddressOf(span, target, as_base(place, target.element, span))
     if isinstance(source, Pointer) and (alike(source.element, target.element) or _same_size(source.element, target.element)):
         return Cast(span, target, value, implicit)
     raise UnsupportedError(f"a cast from {source} to {target} reinterprets memory, which a derivative cannot follow", span)

@@ -40,7 +40,7 @@ from ...source import Span
 from .clang_c import binary_operator, children, descendants, evaluate, has_attribute, initializer, unary_operator
 from .context import Context
 from .translation_unit import is_ours
-from .types import constant, convert, default_value, is_const, is_reference, lower_type
+from .types import bases_of, constant, convert, default_value, definition_parts, is_const, is_reference, lower_type
 
 _CASTS = (CursorKind.CXX_REINTERPRET_CAST_EXPR, CursorKind.CSTYLE_CAST_EXPR, CursorKind.CXX_STATIC_CAST_EXPR)
 _PLAIN = (CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR)
@@ -367,7 +367,16 @@ def is_undefined(start: Cursor) -> bool:
     callee = start.referenced
     if start.kind != CursorKind.CALL_EXPR or callee is None or callee.kind != CursorKind.CONSTRUCTOR:
         return False
-    return not has_body(callee) and not children(start) and not any(map(default_value, callee.semantic_parent.type.get_fields()))
+    return not has_body(callee) and not children(start) and not _has_defaults(callee.semantic_parent)
+
+
+def _has_defaults(declaration: Cursor) -> bool:
+    """Whether a struct without a constructor is not left as it is: fields have values by default, or bases have them or constructors."""
+    if any(map(default_value, declaration.type.get_fields())):
+        return True
+    bases = [base.get_declaration() for base in bases_of(declaration)]
+    constructors = (part for base in bases for part in definition_parts(base) if part.kind == CursorKind.CONSTRUCTOR)
+    return any(map(has_body, constructors)) or any(map(_has_defaults, bases))
 
 
 def is_braced(start: Cursor) -> bool:
