@@ -69,10 +69,9 @@ class Sent:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The accumulations into a shadow, by id, in pieces; those pieces that no thread may come to; and the elements of a thread."""
+    """The accumulations into a shadow, by id, in pieces, and the elements of a thread."""
 
     sent: Mapping[int, tuple[Sent, ...]]
-    surplus: Mapping[int, tuple[Piece, ...]]
     targets: tuple[Target, ...]
     loops: Mapping[ir.Var, ir.For]
 
@@ -150,7 +149,7 @@ class AccessInversion:
     def candidates(self, pieces: Sequence[tuple[_Add, Piece]]) -> Iterator[Slopes]:
         """The factors along each axis that may tell elements: those of thread indices, then with those of loops."""
         found: list[Slopes] = []
-        wanted = [(a, polynomial(p.marked, self.lets)) for a, p in pieces if not p.surplus]
+        wanted = [(a, polynomial(p.marked, self.lets)) for a, p in pieces]
         for with_loops in (False, True):
             for add, p in wanted:
                 slopes = self.slopes(p, add.loops if with_loops else ())
@@ -182,14 +181,11 @@ class AccessInversion:
     def under(self, buffer: ir.Buffer, slopes: Slopes, pieces: Sequence[tuple[_Add, Piece]]) -> Found | None:
         """All accumulations as moves, if the factors tell the elements of each of them."""
         ahead: list[_Ahead] = []
-        surplus: dict[int, tuple[Piece, ...]] = {}
         for add, piece in pieces:
-            placed, left = ([], [piece]) if piece.surplus else self.place(add, piece, slopes)
+            placed = self.place(add, piece, slopes)
             if placed is None:
                 return None
             ahead += placed
-            for p in left:
-                surplus[id(add.stmt)] = (*surplus.get(id(add.stmt), ()), p)
         lanes = list(dict.fromkeys(a.rest for a in ahead))
         if not ahead or len(lanes) > 16:
             return None
@@ -211,27 +207,25 @@ class AccessInversion:
                 inside = None if move.condition is not None else b.every(a.piece.conditions)
                 sent[id(a.add.stmt)] = (*sent.get(id(a.add.stmt), ()), Sent(move, lane, a.piece.index, inside))
                 loops.update((loop.var, loop) for loop in a.add.loops if isinstance(loop, ir.For))
-        return Found(sent, surplus, tuple(targets), loops)
+        return Found(sent, tuple(targets), loops)
 
-    def place(self, add: _Add, piece: Piece, slopes: Slopes) -> tuple[list[_Ahead] | None, list[Piece]]:
-        """The piece as what it is ahead; pinned where it does not depend on a thread's index, and what is left then."""
+    def place(self, add: _Add, piece: Piece, slopes: Slopes) -> list[_Ahead] | None:
+        """The piece as what it is ahead; pinned where it does not depend on a thread's index."""
         p = polynomial(piece.marked, self.lets)
         direct = self.ahead(add, piece, p, slopes)
         if direct is not None:
-            return [direct], []
+            return [direct]
         missing = [a for a in range(3) if slopes[a] and self.factor(p, self.sender[a]) == {}]
         if len(missing) != 1:
-            return None, []
+            return None
         axis = missing[0]
-        pinned = self.edges.pinned(piece, self.sender[axis], slopes[axis], self.plain(add.conditions))
         result: list[_Ahead] = []
-        for part in pinned:
-            if not part.surplus:
-                found = self.ahead(add, part, polynomial(part.marked, self.lets), slopes, axis)
-                if found is None:
-                    return None, []
-                result.append(found)
-        return (result or None), [part for part in pinned if part.surplus]
+        for part in self.edges.pinned(piece, self.sender[axis], slopes[axis], self.plain(add.conditions)):
+            found = self.ahead(add, part, polynomial(part.marked, self.lets), slopes, axis)
+            if found is None:
+                return None
+            result.append(found)
+        return result or None
 
     def ahead(self, add: _Add, piece: Piece, p: Polynomial, slopes: Slopes, lap: int | None = None) -> _Ahead | None:
         """By how many threads along each axis an index is ahead. `lap`: the axis along which it is, whatever it is."""

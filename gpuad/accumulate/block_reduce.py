@@ -2,7 +2,7 @@
 
 In `for (k...) y[i] += w[k] * x[i + k]` all threads add to `dw[k]` in iteration k. A kernel of its own goes through the same loop with what
 is asked of a thread inside: so all threads of a block are there to form the sum, of which one atomic addition a block is left. It runs
-before the rest of the adjoint, and reads what that has not written yet (`accumulate.gather_legality.unread`). Where data decide in the loop
+before the rest of the adjoint, and must read only what that has not written yet, which a certificate tells. Where data decide in the loop
 who adds, few may, and the additions stay atomic.
 
 Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.

@@ -7,7 +7,7 @@ for each *shift* between the sending and the receiving thread, with the sender's
 
 That every contribution is counted once holds for any shift, since moving the work of all threads by one vector is one-to-one. What shifts
 are good for, all contributions to an element meeting in one thread, is looked for here in the indices' polynomials and proved at each
-launch (`accumulate.gather_legality`). The gather kernel writes nothing that it reads; what else the adjoint does runs after it (RULES 2).
+launch (`accumulate.gather_launch`). The gather kernel writes nothing that it reads; what else the adjoint does runs after it (RULES 2).
 
 Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
 """
@@ -86,13 +86,12 @@ class Slice:
 @dataclass(frozen=True, eq=False)
 class Gather:
     """The accumulations into some shadows, by move. `sender`: variables that stand for a thread's global index; `body`: the adjoint over
-    them; `surplus`: what of it no thread may reach; `geometry`: what the kernel takes for granted of a launch; `loops`: by their variables;
+    them; `geometry`: what the kernel takes for granted of a launch; `loops`: by their variables;
     `lanes`: of which shadow a target is one; `tables`: what makes the arrays of constants that slices may read; `first`, `threads`: scalar
     parameters of the gather kernel, the least index along an axis, and the number of the primal's threads; `boxes`: for each shadow, along
     each axis, the first index of the threads whose elements are known to be zero, and the one after the last."""
 
     body: ir.Block
-    surplus: ir.Block
     sender: tuple[ir.Var, ir.Var, ir.Var]
     scalars: frozenset[ir.Var]
     geometry: Geometry
@@ -152,7 +151,6 @@ def gather(
     own = tuple(names.var(name, I32) for name in _names_along(slices, sender))
     return Gather(
         body=whole,
-        surplus=_surplus(whole, found),
         sender=sender,
         scalars=finder.scalars,
         geometry=replace(geometry, iterations=iterations),
@@ -271,15 +269,6 @@ def _guarded(condition: ir.Expr | None, lane: ir.Buffer, index: ir.Expr) -> ir.B
     """An accumulation in place of the user's, whose value it takes over."""
     add = ir.Accumulate(lane, index, b.zero(lane.element))
     return (add,) if condition is None else (ir.If(condition, (add,)),)
-
-
-def _surplus(body: ir.Block, found: Mapping[ir.Buffer, Found]) -> ir.Block:
-    """What no thread may reach."""
-    kept: dict[int, ir.Block] = {}
-    for buffer, shadow in found.items():
-        for where, pieces in shadow.surplus.items():
-            kept[where] = tuple(s for p in pieces for s in _guarded(b.every(p.conditions), buffer, b.zero(I32)))
-    return eliminate_dead_code(only(body, kept, ()))
 
 
 def only(block: ir.Block, kept: Mapping[int, ir.Block], opened: Collection[ir.Var]) -> ir.Block:

@@ -2,8 +2,8 @@
 
 `u[(i + 1) % n]` is `u[i + 1]` as long as `i + 1 < n`, and `u[i + 1 - n]` for the last thread; `u[max(i - 1, 0)]` is `u[i - 1]` or, for
 thread 0, `u[i]`. Each *piece* is an index under conditions, and exact under these: conditions and indices are made of the user's own
-expressions, so that a proof about them is one about what the kernel does. A piece that ought not to be needed (`i + 1 >= 2 * n`) is a
-*surplus*: a launch has to prove that no thread gets there.
+expressions. A piece that ought not to be needed (`i + 1 >= 2 * n`) is left out: that no thread of a launch gets there is for a certificate
+to say.
 
 Where a piece does not depend on the thread, its conditions may leave few threads; each of these is *pinned*: `0` under `i == 0` is `i`. To
 propose shifts, a bend is a *lap* along its axis, whatever it amounts to in elements: else a row's end would be taken for the next row's
@@ -29,13 +29,12 @@ PINS = 8  # threads that are told apart
 
 @dataclass(frozen=True)
 class Piece:
-    """An index where `conditions` hold. `marked`: the same with laps for what bends add to it; `surplus`: no thread may get here; `bends`:
-    the nodes that bend, and what each of them comes to."""
+    """An index where `conditions` hold. `marked`: the same with laps for what bends add to it; `bends`: the nodes that bend, and what each
+    of them comes to."""
 
     conditions: tuple[Expr, ...]
     index: Expr
     marked: Expr
-    surplus: bool = False
     bends: tuple[tuple[Expr, Expr], ...] = ()
 
 
@@ -73,8 +72,6 @@ class PiecewiseAffine:
         return self._bending[var]
 
     def split(self, piece: Piece, around: Sequence[Expr]) -> list[Piece]:
-        if piece.surplus:
-            return [piece]
         node, marked = _innermost(piece.index), _innermost(piece.marked)
         if node is None or marked is None:
             if node is not marked:
@@ -84,8 +81,8 @@ class PiecewiseAffine:
         for part in self.alternatives(node, marked, (*around, *piece.conditions)):
             index, far = _put(piece.index, node, part.index), _put(piece.marked, marked, part.marked)
             conditions, bends = (*piece.conditions, *part.conditions), (*piece.bends, *part.bends)
-            out += self.split(Piece(conditions, index, far, piece.surplus or part.surplus, bends), around)
-            if sum(not p.surplus for p in out) > MOST:
+            out += self.split(Piece(conditions, index, far, bends), around)
+            if len(out) > MOST:
                 raise TooMany
         return out
 
@@ -93,18 +90,17 @@ class PiecewiseAffine:
         """What may stand in place of a node that bends."""
         laps = self.quotients(node)
         parts = [replace(p, marked=q.index) for p, q in zip(_parts(node, laps), _parts(marked, laps), strict=True)]
-        wanted = [p for p in parts if not p.surplus]
-        axis = self.bent(wanted)
+        axis = self.bent(parts)
         if axis is None:
             return parts
         var, slope = axis
-        out = [p for p in parts if p.surplus]
-        for part in wanted:
+        out: list[Piece] = []
+        for part in parts:
             if self.slope(part.marked, var):
                 out.append(part)
             else:
                 out += self.pinned(part, var, slope, around)
-        return self.lapped(out, slope)
+        return self.lapped(out, slope) if out else []
 
     def quotients(self, node: Expr) -> tuple[int, int]:
         """The least and greatest quotient that a remainder may be left by, if its thread index is less than the divisor."""
@@ -154,23 +150,21 @@ class PiecewiseAffine:
     # --- pins --------------------------------------------------------------------------------------------------------------------
 
     def pinned(self, part: Piece, var: Var, slope: Polynomial, around: Sequence[Expr]) -> list[Piece]:
-        """The part for each thread that gets there, and what is left."""
+        """The part for each thread that gets there; as it is, if those are not told by a condition."""
         pins = self.pins(var, (*around, *part.conditions))
         if pins is None:
-            return [replace(part, surplus=True)]
+            return []
         factor = self.number(slope)
-        rest = list(part.conditions)
         out = []
         for pin in pins:
-            rest.append(b.compare("!=", var, pin))
             known = [self.decided(term, var, pin) for term in part.conditions]
             if False in known:
                 continue
             open_ = [c for c, k in zip(part.conditions, known, strict=True) if k is None]
             far = b.cast(b.binary("*", factor, Binary("-", var, pin, I32), I32), part.index.type)
             index, marked = (Binary("+", e, b.cast(far, e.type), e.type) for e in (part.index, part.marked))
-            out.append(Piece((*open_, b.compare("==", var, pin)), index, marked, part.surplus, part.bends))
-        return [*out, replace(part, conditions=tuple(rest), surplus=part.surplus or bool(pins))]
+            out.append(Piece((*open_, b.compare("==", var, pin)), index, marked, part.bends))
+        return out if pins else [part]
 
     def decided(self, condition: Expr, var: Var, pin: Expr) -> bool | None:
         """Whether a comparison holds for the thread `pin`, if that is the same for all parameters."""
@@ -226,11 +220,11 @@ class PiecewiseAffine:
 
     def lapped(self, parts: list[Piece], slope: Polynomial) -> list[Piece]:
         """The parts with what each is ahead of the straight one as a lap along its axis."""
-        forms = {id(p): polynomial(p.marked, self.lets) for p in parts if not p.surplus}
-        straight = min((p for p in parts if not p.surplus), key=lambda p: (len(p.conditions), _size(forms[id(p)])))
+        forms = {id(p): polynomial(p.marked, self.lets) for p in parts}
+        straight = min(parts, key=lambda p: (len(p.conditions), _size(forms[id(p)])))
         out = []
         for part in parts:
-            ahead = plus(forms[id(part)], scale(forms[id(straight)], -1)) if id(part) in forms else {}
+            ahead = plus(forms[id(part)], scale(forms[id(straight)], -1))
             lap = self.lap(ahead, slope) if ahead else None
             if lap is not None:
                 far = b.cast(b.binary("*", self.number(slope), lap, I32), straight.marked.type)
@@ -393,17 +387,11 @@ def _remainders(node: Binary, first: int, last: int) -> list[Piece]:
         above = [] if q == first else [b.compare(">=", x, b.binary("*", b.const(q, n.type), n, n.type))]
         below = [] if q == last else [b.compare("<", less(q), n)]
         parts.append(_part(node, less(q), *above, *below))
-    end = b.binary("*", b.const(last + 1, n.type), n, n.type)
-    beyond = [b.compare(">=", x, end), b.compare("<=", n, b.zero(n.type))]
-    if first:
-        beyond.append(b.compare("<", x, b.binary("*", b.const(first, n.type), n, n.type)))
-    elif node.type.is_signed:
-        beyond.append(b.compare("<=", x, b.unary("-", n)))
-    return [*parts, *(Piece((c,), x, x, surplus=True) for c in beyond)]
+    return parts
 
 
 def _part(node: Expr, value: Expr, *conditions: Expr) -> Piece:
-    return Piece(conditions, value, value, False, ((node, value),))
+    return Piece(conditions, value, value, ((node, value),))
 
 
 __all__ = ["Piece", "PiecewiseAffine", "TooMany", "cancelled", "divided", "written"]

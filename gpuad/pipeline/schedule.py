@@ -12,7 +12,7 @@ import numpy as np
 from ..accumulate.block_reduce import BlockSums
 from ..accumulate.fixed_point import fixed_point
 from ..accumulate.gather import Gather
-from ..accumulate.gather_legality import Box, Elements, Gathering, judge, unread
+from ..accumulate.gather_launch import Box, Elements, Gathering, gather_launch
 from ..accumulate.materialise import Materialisation
 from ..ad.stack_layout import GROUP
 from ..affine.certificate import Zeros
@@ -20,7 +20,7 @@ from ..affine.relations import is_installed
 from ..analysis.trip_counts import depths
 from ..errors import GpuadError, LaunchError, UnsupportedError
 from ..ir.dtypes import dtype_of
-from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store
+from ..ir.nodes import Accumulate, Buffer, Kernel, Store
 from ..ir.rewrite import walk_stmts
 from ..runtime.base import Memory
 from .adjoint import Adjoint
@@ -92,7 +92,7 @@ def _inspected_for(adjoint: Adjoint, call: Call, keeping: bool) -> Gathering | N
         gathered = adjoint.gather(ranks, keeping=keeping)
         if gathered is None or (keeping and not _may_keep(adjoint, call, gathered)):
             return None
-        verdict = judge(gathered, numbers, plain, _elements(adjoint, call, gathered.buffers))
+        verdict = gather_launch(gathered, numbers, _elements(adjoint, call, gathered.buffers))
         failed = _refused(adjoint, call, verdict) if isinstance(verdict, Gathering) else verdict.buffers
         if isinstance(verdict, Gathering) and not failed:
             return verdict
@@ -132,8 +132,6 @@ def _may_keep(adjoint: Adjoint, call: Call, gathered: Gather) -> bool:
         partials.geometry.holds(call.grid, call.block)
         and call.threads < _MOST_KEPT
         and size <= max(_SHARE * _elements(adjoint, call, gathered.buffers), _SMALL)
-        and unread(partials.filling, adjoint.layout.body, call.numbers(adjoint.primal), plain_shadows(adjoint, call))
-        and not any(isinstance(s, Load) and s.buffer in gathered.buffers for s in walk_stmts(partials.filling))
     )
 
 
@@ -275,11 +273,7 @@ def _summed(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer], partials: 
     """The additions in loops that this launch may sum over blocks; `partials`: what threads have kept."""
     if not shadows or not call.executor.sums_over_blocks or not plain_allowed():
         return None
-    sums = adjoint.block_sums(shadows, partials)
-    numbers, plain = call.numbers(adjoint.primal), plain_shadows(adjoint, call)
-    if sums is None or not all(unread(block, adjoint.reading(partials), numbers, plain) for _, block in sums.nests):
-        return None
-    return sums
+    return adjoint.block_sums(shadows, partials)
 
 
 def _collecting(adjoint: Adjoint, found: Gathering, assigned: frozenset[Buffer], boxes: Boxes) -> Stage:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..accumulate.gather_legality import Box, Elements
+from ..accumulate.gather_launch import Box, Elements
 from ..analysis.injectivity import Digit, Launch, Reach
 from .effects import of_reach
 from .region import EMPTY, Region

@@ -85,7 +85,7 @@ def test_stencil(dimensions: int, radius: int, linear: bool, cover: str) -> None
 EDGES = {
     "thread of its own for each element": ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "v[i] = u[i] * u[i + 1] * u[i + 2];", True),
     "one further": ("int i = blockIdx.x * blockDim.x + threadIdx.x + 1;", "if (i < n - 1) v[i] = u[i - 1] * u[i + 1];", True),
-    "unsigned": ("unsigned i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i - 1 < n - 2u) v[i] = u[i - 1] * u[i + 1];", False),
+    "unsigned": ("unsigned i = blockIdx.x * blockDim.x + threadIdx.x;", "if (i - 1 < n - 2u) v[i] = u[i - 1] * u[i + 1];", True),
     "unsigned, two guards": (
         "unsigned i = blockIdx.x * blockDim.x + threadIdx.x;",
         "if (i >= 1u && i < n - 1u) v[i] = u[i - 1] * u[i + 1];",

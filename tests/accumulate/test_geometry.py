@@ -13,7 +13,7 @@ from launch_tools import compiled, running
 
 import gpuad
 from gpuad import api
-from gpuad.accumulate.gather_legality import Failed, Gathering, judge
+from gpuad.accumulate.gather_launch import Declined, Gathering, gather_launch
 from gpuad.analysis.injectivity import Digit, Form, Launch, narrowed
 
 HEAD = 'extern "C" __global__ void k(const double* u, double* v, int m, int n) {'
@@ -126,14 +126,13 @@ def test_gathered(name: str) -> None:
 def test_loops_as_far_as_numbers_go(kind: str, bound: str) -> None:
     """A bound of 12 - 20 is far away where it is unsigned, and there are no threads for all of these iterations."""
     kernel = compiled(f"{HEAD} for ({kind} i = {X}; i < {bound}; i += {T}) if (i > 0 && i < 239) {LINE} }}", "k")
-    for m, n, found in ((12, 20, Failed), (240, 0, Gathering)):
+    for m, n, found in ((12, 20, Declined), (240, 0, Gathering)):
         call = kernel.bind((3,), (16,), (*pairs(1, 240, 240), m, n), 0, None)
         adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
         (du,) = (b for b in adjoint.undecided if b.name == "du")
         gathered = adjoint.gather({du: 0})
         assert gathered is not None
-        plain = [b for b in adjoint.undecided if b != du]
-        assert isinstance(judge(gathered, call.numbers(adjoint.primal), plain, 240), found)
+        assert isinstance(gather_launch(gathered, call.numbers(adjoint.primal), 240), found)
 
 
 CHANNELS = """extern "C" __global__ void k(const double* x, const double* w, double* y, int C, int n) {

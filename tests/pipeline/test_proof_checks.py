@@ -11,7 +11,7 @@ from launch_tools import CASES, arguments, running, shipped
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.accumulate import gather_legality
+from gpuad.accumulate import gather_launch
 from gpuad.errors import LaunchError
 from gpuad.pipeline import certificates, schedule
 
@@ -87,10 +87,10 @@ def test_boxes_in_which_a_shadow_is_zero(wrong: bool, monkeypatch: pytest.Monkey
 def test_a_contribution_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gather with too few threads."""
     certify_all(monkeypatch, meet=True)
-    image = gather_legality._Judge.image
+    image = gather_launch._Launching.image
     with running("reference", plain=False):
         right = run(RING)
-    monkeypatch.setattr(gather_legality._Judge, "image", lambda self: (image(self)[0], [max(n - 8, 0) for n in image(self)[1]]))
+    monkeypatch.setattr(gather_launch._Launching, "image", lambda self: (image(self)[0], [max(n - 8, 0) for n in image(self)[1]]))
     assert not np.allclose(run(RING)[0], right[0])
     monkeypatch.setenv("GPUAD_CHECK", "1")
     with pytest.raises(LaunchError, match=r"gradients of `u` differ from those by atomic additions"):
@@ -101,8 +101,8 @@ def test_a_wrong_proof_has_no_certificate(monkeypatch: pytest.MonkeyPatch) -> No
     """What runs is the text that needs no proof, and the account says so."""
     with running("reference", plain=False):
         right = run(RING)
-    image = gather_legality._Judge.image
-    monkeypatch.setattr(gather_legality._Judge, "image", lambda self: (image(self)[0], [max(n - 8, 0) for n in image(self)[1]]))
+    image = gather_launch._Launching.image
+    monkeypatch.setattr(gather_launch._Launching, "image", lambda self: (image(self)[0], [max(n - 8, 0) for n in image(self)[1]]))
     for got, expected in zip(run(RING), right, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-12)
     account = str(gpuad.kernel(RING, "k").adjoint(grid=5, block=8, args=(*pairs(1, 64, 64), 40)).explain())

@@ -17,7 +17,7 @@ from test_gather import stencil
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.accumulate.gather_legality import Box, Elements
+from gpuad.accumulate.gather_launch import Box, Elements
 from gpuad.analysis.injectivity import Digit, Form, Launch
 from gpuad.codegen.cuda import cuda_source
 from gpuad.runtime import nvrtc

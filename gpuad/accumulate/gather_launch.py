@@ -1,31 +1,24 @@
-"""Gather legality: which scattered accumulations may be gathered for the numbers of a launch (`accumulate.gather`), and with which grid.
+"""Gather launches: the launch that a gather would be (`accumulate.gather`), by the numbers of the primal's: its grid, and what it asks.
 
-Five things are proved, all of them on the numbers, with every intermediate value inside of its C type:
-
-* every thread of the primal that may contribute is some thread's sender, since the gather's grid covers the image of the contributions;
-* a sender that touches memory, or enters a loop, is a thread of the primal: its guards imply it, else the kernel asks;
-* what a slice reads is what the sender would have read: memory that the reverse does not write, or an element of a shadow that no other
-  thread touches and that the sender itself has not written before;
-* all contributions that a thread collects are to one element;
-* no two threads collect for one element.
-
-So the gather kernel does plain additions, writes nothing that it reads, and counts every contribution once, whatever the shifts are.
+The grid covers the image of what the primal's threads send, and a slice asks what the guards of its senders do not imply, so that it is
+about threads of the primal. Nothing is proved: `affine` says whether every contribution arrives, once and in its element, and nothing runs
+that has no certificate. Declined is what would not pay, and what cannot be told from the numbers, with every intermediate value inside of
+its C type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations_with_replacement
 from math import prod
 from typing import TypeAlias
 
-from ..analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet
-from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, Var, While
-from ..ir.rewrite import blocks, walk_stmts
+from ..analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval
+from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, While
+from ..ir.rewrite import walk_stmts
 from ..optimize.thread_indices import conjuncts
-from .gather import Asked, Gather, Sides, Slice, at_target, placed, questions, tidying
+from .gather import Asked, Gather, Sides, Slice, at_target, questions
 
 _MEMORY = (Load, Store, Take, Accumulate, Atomic)
 _MOST = 1 << 30  # threads along an axis, and steps of a shift: sums of two of them are ints
@@ -66,23 +59,23 @@ class Gathering:
 
 
 @dataclass(frozen=True)
-class Failed:
-    """Shadows for which the proof failed."""
+class Declined:
+    """Shadows that had better not be gathered."""
 
     buffers: frozenset[Buffer]
 
 
-def judge(gathered: Gather, launch: Launch, plain: Collection[Buffer], elements: int) -> Gathering | Failed:
-    """The gather for a launch, or for which shadows it cannot be; `plain`: shadows of which no two threads of the adjoint touch one
-    element; `elements`: how many there are in the memory that is gathered, which is what threads are worth being started for."""
+def gather_launch(gathered: Gather, launch: Launch, elements: int) -> Gathering | Declined:
+    """A gather's launch, or for which shadows there is none; `elements`: how many there are in the memory that is gathered, which is what
+    threads are worth being started for."""
     try:
-        return _Judge(gathered, launch, plain, elements).verdict()
+        return _Launching(gathered, launch, elements).found()
     except Unknown:
-        return Failed(gathered.buffers)
+        return Declined(gathered.buffers)
 
 
-class _Judge:
-    def __init__(self, gathered: Gather, launch: Launch, plain: Collection[Buffer], elements: int) -> None:
+class _Launching:
+    def __init__(self, gathered: Gather, launch: Launch, elements: int) -> None:
         self.gathered = gathered
         self.elements_there = elements
         self.granted = gathered.geometry.holds(launch.grid, launch.block)
@@ -90,54 +83,28 @@ class _Judge:
         self.threads = tuple(g * n for g, n in zip(grid, launch.block, strict=True))
         numbers = {**launch.scalars, **dict(zip(gathered.threads, self.threads, strict=True))}
         self.launch = replace(launch, grid=grid, scalars=numbers)
-        self.reads = _Reads(gathered.body, self.launch, plain, self.senders(), dealt=bool(gathered.geometry.iterations))
         self._reached: dict[Hashable, list[_Reached]] = {}
 
-    def verdict(self) -> Gathering | Failed:
-        if not self.fits():
-            return Failed(self.gathered.buffers)
-        uncounted = self.uncounted()
-        if uncounted:
-            return Failed(uncounted)
-        unread = frozenset(b for piece in self.gathered.slices for b in self.unreadable(piece))
-        failed = unread | frozenset(b for piece in self.gathered.slices for b in self.missed(piece)) | self.superfluous()
-        if failed:
-            return Failed(failed)
+    def found(self) -> Gathering | Declined:
+        if not self.granted or max(self.threads) > _MOST:
+            return Declined(self.gathered.buffers)
+        declined = frozenset(b for piece in self.gathered.slices for b in (*self.untold(piece), *self.again(piece)))
+        if declined:
+            return Declined(declined)
         low, high = self.image()
         first = tuple(min(n, 0) for n in low)
         grid = tuple(-(-(z - a + 1) // n) for a, z, n in zip(first, high, self.launch.block, strict=True))
         if any(g > most or g * n > _MOST for g, n, most in zip(grid, self.launch.block, _GRID, strict=True)):
-            return Failed(self.gathered.buffers)
+            return Declined(self.gathered.buffers)
         if prod(grid) * prod(self.launch.block) > max(_CHEAP, _IDLE * max(self.elements_there, prod(self.threads))):
-            return Failed(self.gathered.buffers)
+            return Declined(self.gathered.buffers)
         lazy = self.lazy()
         if lazy:
-            return Failed(lazy)
+            return Declined(lazy)
         own = tuple((a, a + g * n - 1) for a, g, n in zip(first, grid, self.launch.block, strict=True))
         asked = tuple(self.asked(piece, own) for piece in self.gathered.slices)
-        failed = self.failed(asked, own)
-        if failed:
-            return Failed(failed)
         sides = Sides((first[0] < 0, first[1] < 0, first[2] < 0), asked)
-        if not self.rearranged(sides, own):
-            return Failed(self.gathered.buffers)
-        elements = self.elements(asked, own)
-        return Gathering(self.gathered, sides, _three(grid), _three(first), _three(self.threads), elements)
-
-    def fits(self) -> bool:
-        """Whether the launch is one that the kernel is written for, and indices stay far from wrapping."""
-        return self.granted and max(self.threads) <= _MOST
-
-    def uncounted(self) -> frozenset[Buffer]:
-        """The shadows to which threads send that differ along an axis of which a slice knows nothing: it would count one of them."""
-        return frozenset(
-            self.gathered.lanes[stmt.buffer]
-            for piece in self.gathered.slices
-            for sender, n in zip(self.gathered.sender, self.threads, strict=True)
-            if n > 1 and sender not in piece.move.solved and sender not in piece.move.spread
-            for stmt in walk_stmts(piece.block)
-            if isinstance(stmt, Accumulate)
-        )
+        return Gathering(self.gathered, sides, _three(grid), _three(first), _three(self.threads), self.elements(asked, own))
 
     def everyone(self) -> dict[Digit, tuple[int, int]]:
         """The indices of the primal's threads."""
@@ -163,13 +130,29 @@ class _Judge:
         seen.run(block)
         return seen.reached
 
-    def missed(self, piece: Slice) -> frozenset[Buffer]:
+    def untold(self, piece: Slice) -> frozenset[Buffer]:
         """The shadows that a slice adds to, if it is not known to whom it sends."""
         try:
-            lanes = {r.lane for r in self.reached(piece, self.everyone(), Asked()) if r.lane is not None and r.form is None}
+            self.reached(piece, self.everyone(), Asked())
         except Unknown:
-            lanes = {s.buffer for s in walk_stmts(piece.block) if isinstance(s, Accumulate)}
-        return frozenset(self.gathered.lanes[lane] for lane in lanes if lane is not None)
+            return self.added(piece)
+        return frozenset()
+
+    def again(self, piece: Slice) -> frozenset[Buffer]:
+        """The shadows that a slice adds to, if it reads what a loop of the adjoint writes: the adjoint has to go through that again anyway,
+        and adds on its way at less cost."""
+        written = {
+            s.buffer
+            for loop in walk_stmts(self.gathered.body)
+            if isinstance(loop, For | While)
+            for s in walk_stmts(loop.body)
+            if isinstance(s, Store | Take | Accumulate | Atomic)
+        }
+        return self.added(piece) if any(isinstance(s, Load) and s.buffer in written for s in walk_stmts(piece.block)) else frozenset()
+
+    def added(self, piece: Slice) -> frozenset[Buffer]:
+        """The shadows that a slice adds to."""
+        return frozenset(self.gathered.lanes[s.buffer] for s in walk_stmts(piece.block) if isinstance(s, Accumulate))
 
     def image(self) -> tuple[list[int], list[int]]:
         """The least and greatest index along each axis to which a thread that exists sends something."""
@@ -194,12 +177,6 @@ class _Judge:
             for buffer, found in boxes.items()
             if prod(max(b[k][1] for b in found) - min(b[k][0] for b in found) + 1 for k in range(3)) < enough
         )
-
-    def superfluous(self) -> frozenset[Buffer]:
-        """The shadows with a surplus that is not proved to be one."""
-        seen = _Seen(self.launch, self.senders())
-        seen.run(self.gathered.surplus)
-        return frozenset(a.stmt.buffer for a in seen.accesses if isinstance(a.stmt, Accumulate))
 
     # --- the kernel --------------------------------------------------------------------------------------------------------------------
 
@@ -234,16 +211,6 @@ class _Judge:
         except Unknown:
             return None
 
-    def rearranged(self, sides: Sides, own: Sequence[tuple[int, int]]) -> bool:
-        """Whether the questions may be asked as they are written: none of the sums in them leaves an int."""
-        tidied = tidying(self.gathered, sides)
-        for piece in self.gathered.slices:
-            placed(self.gathered, piece, sides, tidied)
-        greatest = {v: abs(n) for v, n in self.launch.scalars.items()}
-        greatest.update((v, max(abs(a), abs(z))) for v, (a, z) in zip(self.gathered.own, own, strict=True))
-        sums = (sum(abs(c) * prod(greatest[v] for v in m if isinstance(v, Var)) for m, c in form.items()) for form in tidied.forms)
-        return all(n < 1 << 31 for n in sums)
-
     def widened(self, piece: Slice, own: Sequence[tuple[int, int]]) -> dict[Digit, tuple[int, int]]:
         """The indices that senders would have for collecting threads in the ranges, whether they exist or not."""
         ranges = self.everyone()
@@ -256,25 +223,6 @@ class _Judge:
         if any(max(abs(a), abs(z)) > 2 * _MOST for a, z in ranges.values()):
             raise Unknown
         return ranges
-
-    def failed(self, asked: Sequence[Asked | None], own: Sequence[tuple[int, int]]) -> frozenset[Buffer]:
-        """The shadows for which something is not proved."""
-        bad: set[Buffer] = set()
-        reaches: dict[Buffer, list[Reach]] = {buffer: [] for buffer in self.gathered.buffers}
-        for piece, question in zip(self.gathered.slices, asked, strict=True):
-            for reach in self.reached(piece, self.widened(piece, own), question) if question is not None else ():
-                if any(
-                    reach.ranges[Digit("global", axis)][0] < 0 or reach.ranges[Digit("global", axis)][1] >= n
-                    for axis, n in zip("xyz", self.threads, strict=True)
-                ):
-                    return self.gathered.buffers
-                if reach.lane is not None:
-                    buffer = self.gathered.lanes[reach.lane]
-                    if reach.form is None:
-                        bad.add(buffer)
-                    else:
-                        reaches[buffer].append(Reach(reach.form, self.boxed(reach)))
-        return frozenset(bad | {buffer for buffer, found in reaches.items() if not self.apart(found)})
 
     def boxed(self, reach: _Reached) -> Ranges:
         return {Digit("global", axis): box for axis, box in zip("xyz", reach.box, strict=True)}
@@ -300,35 +248,7 @@ class _Judge:
             forms = tuple(element_of(self.gathered, self.launch, lane, threads, ranges) for lane in lanes)
         except Unknown:
             return None
-        lanes_apart = len({f.constant for f in forms}) == len(forms) and all(dict(f.terms) == dict(forms[0].terms) for f in forms)
-        whole = [Reach(f, ranges) for f in forms]
-        if not lanes_apart or any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(whole, 2)):
-            return None
         return Elements(forms, (box[0], box[1], box[2]), _flags([low < high for low, high in own]))
-
-    def apart(self, reaches: Sequence[Reach]) -> bool:
-        """Whether no two threads collect for one element."""
-        if not reaches:
-            return True
-        hull = _hull([r.ranges for r in reaches])
-        forms = {r.form for r in reaches}
-        whole = [Reach(form, hull) for form in sorted(forms, key=repr)]
-        if not any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(whole, 2)):
-            return True
-        return not any(may_meet(a, b, self.launch) for a, b in combinations_with_replacement(reaches, 2))
-
-    def senders(self) -> dict[Var, Form]:
-        return {v: Form(0, ((Digit("global", axis), 1),)) for v, axis in zip(self.gathered.sender, "xyz", strict=True)}
-
-    # --- reads -----------------------------------------------------------------------------------------------------------------------
-
-    def unreadable(self, piece: Slice) -> frozenset[Buffer]:
-        """The shadows that a slice adds to, if it reads something that the sender may have read in another state."""
-        read = {s.buffer for s in walk_stmts(piece.block) if isinstance(s, Load)}
-        adds = frozenset(self.gathered.lanes[s.buffer] for s in walk_stmts(piece.block) if isinstance(s, Accumulate))
-        if read & self.gathered.buffers:
-            return adds
-        return adds if any(not self.reads.constant(buffer) for buffer in read) else frozenset()
 
 
 def _number(launch: Launch, expr: Expr) -> int:
@@ -339,126 +259,18 @@ def _number(launch: Launch, expr: Expr) -> int:
     return form.constant
 
 
-def unread(block: Block, body: Block, launch: Launch, plain: Collection[Buffer]) -> bool:
-    """Whether all that a part of the adjoint `body` reads is as it was before the adjoint; `plain`: as for `judge`."""
-    reads = _Reads(body, launch, plain, {})
-    return all(reads.constant(s.buffer) for s in walk_stmts(block) if isinstance(s, Load))
-
-
-class _Reads:
-    """What the adjoint reads before it has written to it. `forms`: of variables that the body does not define; `dealt`: a
-    thread of the body is one of a thread's iterations."""
-
-    def __init__(self, body: Block, launch: Launch, plain: Collection[Buffer], forms: Mapping[Var, Form], *, dealt: bool = False) -> None:
-        self.body = body
-        self.launch = launch
-        self.plain = plain
-        self.forms = forms
-        self.dealt = dealt
-
-    def constant(self, buffer: Buffer) -> bool:
-        """Whether every read of the buffer in the adjoint gives what was there before the launch."""
-        if not any(isinstance(s, Store | Take | Accumulate | Atomic) and s.buffer == buffer for s in walk_stmts(self.body)):
-            return True
-        if buffer not in self.plain:
-            return False
-        seen = _Seen(self.launch, self.forms)
-        seen.run(self.body)
-        forms = {id(a.stmt): a for a in seen.accesses}
-        if self.dealt and not self.apart([a for a in seen.accesses if getattr(a.stmt, "buffer", None) == buffer]):
-            return False
-        places = [p for p in _places(self.body) if getattr(p.stmt, "buffer", None) == buffer]
-        if any(isinstance(s, For | While) for p in places for s, _ in p.path):
-            return False
-        return not any(self.meets(writer, reader, forms) for k, reader in enumerate(places) for writer in places[:k])
-
-    def apart(self, accesses: Sequence[_Access]) -> bool:
-        """Whether no two iterations touch one element."""
-        reaches = [Reach(a.form, a.ranges) for a in accesses if a.form is not None]
-        pairs = combinations_with_replacement(reaches, 2)
-        return len(reaches) == len(accesses) and not any(may_meet(a, b, self.launch) for a, b in pairs)
-
-    def meets(self, writer: _Place, reader: _Place, forms: Mapping[int, _Access]) -> bool:
-        """Whether a thread may read there what it has written before."""
-        if isinstance(reader.stmt, Store | Accumulate) or isinstance(writer.stmt, Load) or _exclusive(writer, reader):
-            return False
-        a, z = forms.get(id(writer.stmt)), forms.get(id(reader.stmt))
-        return a is not None and z is not None and not _differ(a.form, z.form)
-
-
-@dataclass(frozen=True)
-class _Place:
-    stmt: Stmt
-    path: tuple[tuple[Stmt, int], ...]
-
-
-def _places(block: Block, path: tuple[tuple[Stmt, int], ...] = ()) -> Iterator[_Place]:
-    """All statements in order, with the control statements and their sides around each."""
-    for stmt in block:
-        yield _Place(stmt, path)
-        for side, inner in enumerate(blocks(stmt)):
-            yield from _places(inner, (*path, (stmt, side)))
-
-
-def _exclusive(a: _Place, b: _Place) -> bool:
-    """Whether the two lie on different sides of one If."""
-    return any(s is t and i != j and isinstance(s, If) for (s, i), (t, j) in zip(a.path, b.path, strict=False))
-
-
-def _differ(a: Form | None, b: Form | None) -> bool:
-    """Whether two indices of one thread surely differ."""
-    return a is not None and b is not None and dict(a.terms) == dict(b.terms) and a.constant != b.constant
-
-
-# --- the kernel's own accesses -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Access:
-    """A statement that touches memory, or a loop: what its digits range over, and the form of its index, if it has one."""
-
-    stmt: Stmt
-    ranges: Ranges
-    form: Form | None
-
-
-class _Seen(Walk):
-    """Collects what a block touches."""
-
-    def __init__(self, launch: Launch, forms: Mapping[Var, Form]) -> None:
-        super().__init__(launch, frozenset())
-        self.forms.update(forms)
-        self.accesses: list[_Access] = []
-
-    def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
-        if isinstance(stmt, _MEMORY):
-            self.accesses.append(_Access(stmt, ranges, self.place(stmt.index, ranges)))
-        elif isinstance(stmt, For | While):  # of a thread that does not exist it might not end
-            self.accesses.append(_Access(stmt, ranges, None))
-        super().stmt(stmt, ranges)
-
-    def place(self, index: Expr, ranges: Ranges) -> Form | None:
-        try:
-            return canonical(self.form(index, ranges), self.launch)
-        except Unknown:
-            return None
-
-
 @dataclass(frozen=True)
 class _Reached:
     """A statement of a slice that touches memory, or a loop in it, with the range of the sender's digits. Of an accumulation: the `lane` it
-    adds to, the `form` of the collecting thread's element in terms of that thread (None if it is not proved that this is the one that is
-    added to), and the `box` of the collecting threads."""
+    adds to, and the `box` of the collecting threads."""
 
     ranges: Ranges
     lane: Buffer | None = None
-    form: Form | None = None
     box: tuple[tuple[int, int], ...] = ()
 
 
 class _Sending(Walk):
-    """Collects what a slice touches, in terms of the sender, and to whom it sends. The collecting thread's index is the solved digit and
-    the shift: with the digits that are not solved that is one-to-one, so every contribution is collected once."""
+    """Collects what a slice touches, in terms of the sender, and to whom it sends."""
 
     def __init__(self, launch: Launch, gathered: Gather, piece: Slice, senders: Mapping[Digit, tuple[int, int]]) -> None:
         super().__init__(launch, frozenset())
@@ -520,19 +332,9 @@ class _Sending(Walk):
         return low, high
 
     def sent(self, stmt: Accumulate, ranges: Ranges) -> _Reached:
-        """To whom, and whether that is right."""
-        own = [canonical(form, self.launch) for form in self.own(ranges)]
-        box = tuple(self.bounded(form, ranges) for form in own)
-        try:
-            there = self.element(stmt.buffer, own, ranges)
-            here = canonical(self.form(stmt.index, ranges), self.launch)
-            if there.constant != here.constant or dict(there.terms) != dict(here.terms):
-                return _Reached(ranges, stmt.buffer, None, box)
-            threads = [Form(0, ((Digit("global", axis), 1),)) for axis in "xyz"]
-            boxes = {**self.start(), **{Digit("global", axis): ends for axis, ends in zip("xyz", box, strict=True)}}
-            return _Reached(ranges, stmt.buffer, self.element(stmt.buffer, threads, boxes), box)
-        except Unknown:
-            return _Reached(ranges, stmt.buffer, None, box)
+        """To whom."""
+        box = tuple(self.bounded(canonical(form, self.launch), ranges) for form in self.own(ranges))
+        return _Reached(ranges, stmt.buffer, box)
 
     def own(self, ranges: Ranges) -> list[Form]:
         """The collecting thread's index along each axis."""
@@ -543,10 +345,6 @@ class _Sending(Walk):
                 raise Unknown
             found.append(form + self.forms[digit] if digit is not None else form)
         return found
-
-    def element(self, lane: Buffer, own: Sequence[Form], ranges: Ranges) -> Form:
-        """The element that a thread collects for."""
-        return element_of(self.gathered, self.launch, lane, own, ranges)
 
 
 def element_of(gathered: Gather, launch: Launch, lane: Buffer, own: Sequence[Form], ranges: Ranges) -> Form:
@@ -574,4 +372,4 @@ def _three(items: Iterable[int]) -> Three:
     return x, y, z
 
 
-__all__ = ["Box", "Elements", "Failed", "Gathering", "judge", "unread"]
+__all__ = ["Box", "Declined", "Elements", "Gathering", "gather_launch"]
