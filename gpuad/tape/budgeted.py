@@ -29,7 +29,7 @@ from .marks import Copied, Marks
 from .memory_log import Kind
 from .offload import Level, level_of
 from .operations import Foreign, Operation
-from .outlook import Outlook, Tradeoff, outlook, tradeoff
+from .outlook import Prospects
 from .planner import Planner, Turn
 from .program import Program
 from .recorded_launch import Launched
@@ -612,25 +612,18 @@ class Budget:
 
     # --- what it comes to --------------------------------------------------------------------------------------------------------------
 
-    def plan(self, budget: int | float | str | None, seconds: float) -> Outlook:
-        """What reversing the program within a budget takes; its own if it is None. `seconds`: of the recording."""
-        limit = self.limited() if budget is None else bytes_of(budget, executor_of(self.tape.library_name).free)
-        return outlook(self.planner, limit, self.tape.other_bytes(), seconds, two_levels=self.level is not None)
-
-    def script_within(self, budget: int | float | str) -> Script | None:
-        """What a reversal within another budget would follow. BudgetError where it is too small."""
-        return self.planner.best(self.plan(budget, 0.0).budget - self.tape.other_bytes())
+    @property
+    def prospects(self) -> Prospects:
+        """What the program comes to within this budget and within others."""
+        free = executor_of(self.tape.library_name).free
+        return Prospects(self.planner, self.tape.other_bytes(), self.limited, free, two_levels=self.level is not None)
 
     def told(self, seconds: float, names: Callable[[int], str]) -> str:
         """The plan for people: what it comes to, and what it is made of."""
         free = self.limited() - self.tape.other_bytes()
         script = self.planner.best(free) if self.level is None else self.planner.best_of_levels(free)
         assert script is not None, "the plan before says so"
-        return "\n  ".join([str(self.plan(None, seconds)), *self.planner.told(script, names)])
-
-    def tradeoff(self, points: int, seconds: float) -> Tradeoff:
-        """The curve of bytes against operations that run again."""
-        return tradeoff(self.planner, self.tape.other_bytes(), seconds, points)
+        return "\n  ".join([str(self.prospects.plan(None, seconds)), *self.planner.told(script, names)])
 
     def refuse_scripted(self, what: str) -> None:
         """TapeError where operations would have to run again."""

@@ -5,10 +5,10 @@ Nothing here runs anything: peaks and the operations that run again are read off
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..budget import shown
+from ..budget import bytes_of, shown
 from ..errors import BudgetError
 from .planner import Planner
 from .script import Script
@@ -88,6 +88,31 @@ class Tradeoff:
         pyplot.close(figure)
 
 
+@dataclass(frozen=True, eq=False)
+class Prospects:
+    """What a recorded program comes to within one budget and another. `others`: bytes that the tape takes besides; `own`: the budget if
+    none is given; `free`: what the device has; `two_levels`: whether checkpoints may go to a second level."""
+
+    planner: Planner
+    others: int
+    own: Callable[[], int]
+    free: Callable[[], int]
+    two_levels: bool = False
+
+    def plan(self, budget: int | float | str | None, seconds: float) -> Outlook:
+        """What reversing the program takes. `seconds`: of the recording. BudgetError where the budget is too small."""
+        limit = self.own() if budget is None else bytes_of(budget, self.free)
+        return outlook(self.planner, limit, self.others, seconds, two_levels=self.two_levels)
+
+    def script_within(self, budget: int | float | str) -> Script | None:
+        """What a reversal would follow. BudgetError where the budget is too small."""
+        return self.planner.best(self.plan(budget, 0.0).budget - self.others)
+
+    def tradeoff(self, points: int, seconds: float) -> Tradeoff:
+        """The curve of bytes against operations that run again."""
+        return tradeoff(self.planner, self.others, seconds, points)
+
+
 def tradeoff(planner: Planner, others: int, seconds: float, points: int) -> Tradeoff:
     """The curve, of about so many points."""
     slots: Sequence[int] = range(planner.most_slots)
@@ -102,4 +127,4 @@ def tradeoff(planner: Planner, others: int, seconds: float, points: int) -> Trad
     return Tradeoff(tuple(found))
 
 
-__all__ = ["Outlook", "Tradeoff", "outlook", "tradeoff"]
+__all__ = ["Outlook", "Prospects", "Tradeoff", "outlook", "tradeoff"]

@@ -7,54 +7,31 @@ tape with a budget would have recorded them. Nothing runs, and the recording sta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 from .. import pipeline
 from ..api import pattern_of
-from ..budget import bytes_of
 from ..pipeline import executor_of
 from .operations import Operation
-from .outlook import Outlook, Tradeoff, outlook, tradeoff
+from .outlook import Prospects
 from .planner import Planner
 from .program import Program
 from .recorded_launch import Launched
 from .relaunch import rule_again
 from .rerun import Rerun, of_uses, order_matters, united, without
 from .rules import Ruled
-from .script import Script
 from .trace_steps import MadeStep
 
 
-@dataclass(eq=False)
-class Supposed:
-    """A tape's recording as it would be within a budget."""
-
-    tape: Any
-
-    @cached_property
-    def planner(self) -> Planner:
-        """What schedules there would be."""
-        tape = self.tape
-        operations = [_as_recorded(tape, operation) for operation in tape.operations]
-        reruns = [_rerun(tape, operation) for operation in operations]
-        program = Program(operations, reruns, {a.address: a for a in tape.allocations.values()})
-        return Planner(program, [*_signatures(tape, operations)], frozenset(tape.own) if tape.restore else None)
-
-    def plan(self, budget: int | float | str | None, seconds: float) -> Outlook:
-        """What reversing the program within a budget would take."""
-        free = executor_of(self.tape.library_name).free
-        limit = bytes_of(1.0 if budget is None else budget, free)
-        return outlook(self.planner, limit, self.tape.other_bytes(), seconds)
-
-    def tradeoff(self, points: int, seconds: float) -> Tradeoff:
-        """The curve of bytes against operations that run again."""
-        return tradeoff(self.planner, self.tape.other_bytes(), seconds, points)
-
-    def script_within(self, budget: int | float | str) -> Script | None:
-        """What a reversal within a budget would follow. BudgetError where it is too small."""
-        return self.planner.best(self.plan(budget, 0.0).budget - self.tape.other_bytes())
+def supposed(tape: Any) -> Prospects:
+    """What a tape's recording would come to within budgets; all that is free, if none is given."""
+    operations = [_as_recorded(tape, operation) for operation in tape.operations]
+    reruns = [_rerun(tape, operation) for operation in operations]
+    program = Program(operations, reruns, {a.address: a for a in tape.allocations.values()})
+    planner = Planner(program, [*_signatures(tape, operations)], frozenset(tape.own) if tape.restore else None)
+    free = executor_of(tape.library_name).free
+    return Prospects(planner, tape.other_bytes(), free, free)
 
 
 def _as_recorded(tape: Any, operation: Operation) -> Operation:
@@ -97,4 +74,4 @@ def _signatures(tape: Any, operations: Sequence[Operation]) -> Iterator[Any]:
         yield from ((operation.name, operation.where) for operation in operations)
 
 
-__all__ = ["Supposed"]
+__all__ = ["supposed"]

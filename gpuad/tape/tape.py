@@ -54,7 +54,7 @@ from .in_place_seeds import Placements, where_of
 from .memory_log import Kind, MemoryLog, What
 from .offload import checked
 from .operations import Effects, Foreign, Operation, Use
-from .outlook import Outlook, Tradeoff
+from .outlook import Outlook, Prospects, Tradeoff
 from .reaching import unreached
 from .recorded_launch import Launched
 from .region import Region, of_array
@@ -64,7 +64,7 @@ from .reversal_plan import Plan, Reversal
 from .rules import Ruled
 from .seeds import Asked, Seeding, as_before
 from .streams import Streams
-from .supposed import Supposed
+from .supposed import supposed
 from .temporaries import Made, Temporary, inner
 from .trace_cache import Recipe, call_key, line_of, place_of, user_frame
 from .trace_replay import Repeating
@@ -153,7 +153,7 @@ class Tape(Seeding, Repeating):
         self.words: dict[Any, Any] = {}
         self._lease: object = None
         self._begun = self._seconds = 0.0
-        self._supposed: tuple[tuple[object, ...], Supposed] | None = None
+        self._supposed: tuple[tuple[object, ...], Prospects] | None = None
         super().__init__(Arena(partial(self._bytes, kind=Kind.saved)) if within is None else within.saved, within)
         weakref.finalize(self, self._streams.let_all_go).atexit = False
         weakref.finalize(self, self.guard.locks.release).atexit = False
@@ -799,14 +799,14 @@ class Tape(Seeding, Repeating):
         """The curve of bytes against operations that run again for the recorded program: printable, `.points`, `.picture(path)`."""
         return self._looked_at().tradeoff(points, self._seconds)
 
-    def _looked_at(self) -> Budget | Supposed:
+    def _looked_at(self) -> Prospects:
         """Who knows what budgets come to."""
         if not self.operations or self.state == "recording" or self.state.startswith("interrupted"):
             raise TapeError(f"plans and tradeoffs are of a program that is recorded to its end; the tape is {self.state}")
         if self.within is not None:
-            return self.within
+            return self.within.prospects
         if self._supposed is None or self._supposed[0] != self.outline:
-            self._supposed = self.outline, Supposed(self)
+            self._supposed = self.outline, supposed(self)
         return self._supposed[1]
 
     @property
