@@ -26,11 +26,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Account:
-    """Printable; one row for each (memory, needer, overwriter). `budget`: what keeping within one comes to, if there is one."""
+    """Printable; one row for each (memory, needer, overwriter). `budget`: what keeping within one comes to, if there is one; `lossy`:
+    what is stored less exactly, with the error, a line for each array."""
 
     operations: int
     rows: tuple[Row, ...]
     budget: str = ""
+    lossy: tuple[str, ...] = ()
 
     @property
     def saved_bytes(self) -> int:
@@ -40,7 +42,7 @@ class Account:
     def __str__(self) -> str:
         head = f"tape: {self.operations} operations; saved {self.saved_bytes} B in {sum(r.pieces for r in self.rows)} pieces"
         lines = [f"  {r.name:<12} {r.bytes:>12} B  needed by {r.needed_by}, overwritten by {r.overwritten_by}" for r in self.rows]
-        return "\n".join([head, *([f"  {self.budget}"] if self.budget else []), *lines])
+        return "\n".join([head, *([f"  {self.budget}"] if self.budget else []), *(f"  {line}" for line in self.lossy), *lines])
 
 
 def account(
@@ -56,7 +58,7 @@ def account(
             name = f"(temporary of {made[a.address]})" if a.address in made else names.get(a.address, a.name)
             key = (name, _needer(operations, a, piece, begin), f"{by.name} ({by.where})" if by else "?")
             entry = sums.setdefault(key, [0, 0])
-            entry[0] += piece.region.nbytes
+            entry[0] += piece.nbytes
             entry[1] += 1
             begin = piece.time
     for needer in operations:

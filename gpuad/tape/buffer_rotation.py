@@ -124,7 +124,7 @@ def _regions(uses: Iterable[Use]) -> dict[int, Region]:
 def _follow(allocation: Allocation, touching: Sequence[int], launches: Sequence[_Launch | None], changes: dict[int, _Change]) -> None:
     """Goes through the states of an allocation and redirects those for which that is possible."""
     pieces = {p.time: p for p in allocation.pieces}
-    if len(pieces) < len(allocation.pieces) or not pieces.keys() <= set(touching):
+    if allocation.lossy or len(pieces) < len(allocation.pieces) or not pieces.keys() <= set(touching):
         return
     here: Piece | None = None  # where the present state is; None: in the allocation itself
     newer = EMPTY  # what of it is not in the allocation

@@ -175,4 +175,4 @@ def _copied(writes: Sequence[Use], times: set[int]) -> int:
             if claim.time in times:
                 found = found | (claim.region & use.region)
         wanted[id(a)] = (a, found)
-    return sum((region - a.pending).nbytes for a, region in wanted.values())
+    return sum(a.stored_bytes(region - a.pending) for a, region in wanted.values())

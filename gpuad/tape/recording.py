@@ -28,9 +28,10 @@ from .change_detection import mark
 from .checkpoint_kernels import Cutting
 from .checkpoints import Keeping
 from .effects import absolute, bytes_of, dense
+from .lossy import Lossy
 from .operations import Effects, Foreign, Operation, Use
 from .recorded_launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, reads_again, writes
-from .region import Region, span
+from .region import EMPTY, Region, span
 from .rules import Ruled
 from .shadows import Shadows
 from .temporaries import Made
@@ -41,12 +42,14 @@ SMALL = 1 << 20  # bytes of an allocation that a first recording looks at
 
 class Recording(Keeping):
     """The operations recorded so far and the memory that they touch. `saved` is where copies go, `exact`: compare what is needed at every
-    operation, `save_all`: save everything that is overwritten, `restore`: save the state before the recording too."""
+    operation, `save_all`: save everything that is overwritten, `restore`: save the state before the recording too, `lossy`: memory of which
+    versions are stored less exactly, by address."""
 
     exact: bool
     own: dict[int, Made]
     save_all: bool
     restore: bool
+    lossy: Mapping[int, tuple[Lossy, ...]]
 
     def __init__(self, saved: Arena, within: Budget | None) -> None:
         self._saved, self.within = saved, within
@@ -79,6 +82,7 @@ class Recording(Keeping):
         if known is None or known.root.nbytes < size:
             self._refuse_overlap(where, size)
             known = self.allocations[where] = Allocation(memory.root.view(np.uint8), where, f"memory {len(self.allocations)}")
+            known.lossy = self.lossy.get(where, ())
         return known
 
     def _refuse_overlap(self, where: int, size: int) -> None:
@@ -363,19 +367,23 @@ class Recording(Keeping):
         for use in operation.effects.writes:
             a = use.allocation
             wanted = use.region if self.save_all else a.pending & use.region
+            fresh = EMPTY
             if self.restore and a.address not in self.own:  # what an operation made was nothing before
                 fresh = use.region - a.initial
                 wanted, a.initial = wanted | fresh, a.initial | fresh
+            if a.lossy and fresh:  # which is put back
+                self._save(a, fresh, time, exact=True)
+                wanted = wanted - fresh
             if wanted:
                 self._save(a, wanted, time)
             a.pending = a.pending - use.region
 
-    def _save(self, allocation: Allocation, region: Region, time: int) -> None:
+    def _save(self, allocation: Allocation, region: Region, time: int, *, exact: bool = False) -> None:
         """Copies what is about to be overwritten, and needed."""
         if self.within is not None and not self.within.stores:
             return
         with suppress(Full):  # of a budget
-            allocation.save(region, time, self._saved.take, self.doing.do)
+            allocation.save(region, time, self._saved.take, self.doing.do, exact=exact)
 
     @property
     def first(self) -> bool:

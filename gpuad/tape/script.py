@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ..budget import Buffer, Drop, Keep, Layout, Load, Move, Reverse, Run, Save, rounded
+from .lossy import Lossy
 from .marks import Copied, Marks
 from .operations import Operation
 from .program import Program
@@ -31,6 +32,7 @@ class Stored:
     base: int | None = None
     time: int = 0
     part: Region | None = None  # what counts of them, if it is not all
+    lossy: Lossy | None = None  # by which they are stored less exactly
 
     @property
     def wanted(self) -> Region:
@@ -364,10 +366,11 @@ class Writer:
             region = pending.get(where, EMPTY) & use.region
             if not region:
                 continue
-            base, nbytes = home_of(region, pending[where], use.allocation.root)
-            stored = Stored(where, region, self.layout.take(nbytes), base, t)
-            block.pieces.setdefault(where, []).append(stored)
-            found.append(stored)
+            for part, lossy in use.allocation.parts(region):
+                base, nbytes = home_of(part, pending[where], use.allocation.root, lossy)
+                stored = Stored(where, part, self.layout.take(nbytes), base, t, lossy=lossy)
+                block.pieces.setdefault(where, []).append(stored)
+                found.append(stored)
             pending = without(pending, {where: region})
         if found:
             self._store(t, tuple(found))

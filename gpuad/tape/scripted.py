@@ -77,7 +77,10 @@ class Scripted:
         known = self._pieces.get(id(stored))
         if known is None:
             root = self.program.allocations[stored.where].root
-            known = self._pieces[id(stored)] = stored, piece_of(root, stored.region, stored.time, self.data(stored.buffer), stored.base)
+            known = self._pieces[id(stored)] = (
+                stored,
+                piece_of(root, stored.region, stored.time, self.data(stored.buffer), stored.base, stored.lossy),
+            )
         return known[1]
 
     def versions(self, block: Block) -> Versions:

@@ -51,6 +51,8 @@ from .copy_on_write import CopyOnWriteShadows, Homes
 from .graph import Captured, Graph, forward_parts, reverse_parts
 from .holding import Holding, holding
 from .in_place_seeds import Placements, where_of
+from .lossy import every, lossy_of
+from .lossy_checks import refuse_deciding, refuse_needed, refuse_unfit, refuse_unmet
 from .memory_log import Kind, MemoryLog, What
 from .offload import checked
 from .operations import Effects, Foreign, Operation, Use
@@ -113,8 +115,10 @@ class Tape(Seeding, Repeating):
     operations make count, as a pool rounds them. Within it operations run again where what they overwrote was not kept, and at the end of a
     reverse arrays hold what the program left in them; BudgetError says the smallest budget that would do. `offload`: where checkpoints of a
     program that is known may go besides, 'host' (pinned memory, for a program on a GPU) or a folder, for a file that is gone with the
-    process. Raises TapeError for other
-    values, and when it is entered while another one records in this thread.
+    process. `store`: {Duplicated: 'bfloat16', 'float16' or 'float32'}: of these arrays the overwritten versions that adjoints read are
+    stored in fewer bits; `explain()` has the largest error of what was stored. A launch in which such a value decides an index, a condition
+    or a whole number, and a rule whose reverse reads one, are refused. Raises TapeError for other values, and when it is entered while
+    another one records in this thread.
     """
 
     def __init__(
@@ -125,6 +129,7 @@ class Tape(Seeding, Repeating):
         save: str = "needed",
         budget: int | float | str | None = None,
         offload: str | os.PathLike[str] | None = None,
+        store: Mapping[Any, str] | None = None,
     ) -> None:
         if check not in (None, "exact") or save not in ("needed", "all"):
             raise TapeError("Tape takes check=None or 'exact', save='needed' or 'all'")
@@ -134,7 +139,7 @@ class Tape(Seeding, Repeating):
             if budget is None:
                 raise TapeError("offload goes with a budget: Tape(budget='2 GiB', offload=...)")
             checked(offload)
-        self.restore, self.save_all = restore, save == "all"
+        self.restore, self.save_all, self.lossy = restore, save == "all", lossy_of(store)
         self.exact = (check or os.environ.get("GPUAD_CHECK")) == "exact"
         self._entries: dict[str, Entry] = {}  # at most one
         self.opening: weakref.ref[Block] | None = None  # that comes next
@@ -223,6 +228,8 @@ class Tape(Seeding, Repeating):
             self._entries[_ENTRY] = entry
         self.memory.begin()  # while what it had recorded is still there, for who listens
         self.state = "interrupted before the recording began"  # what it had recorded is changed from here on
+        for lossy in every(self.lossy):
+            lossy.measured.forget()
         if not self._expects():
             self.forget()
         self._streams.begin()
@@ -311,6 +318,11 @@ class Tape(Seeding, Repeating):
         except TapeError as changed:
             self.state = str(changed)
             raise
+        try:
+            refuse_unmet(self.lossy, self.allocations)
+        except TapeError:
+            self.state = "interrupted: store= names an array that it does not meet"
+            raise
         self._recorded = True
         self.demand_all()
         self._paired = self.shadows.count
@@ -381,6 +393,8 @@ class Tape(Seeding, Repeating):
         else:
             self._refuse_taint(kernel, None, call)
         operation = self._operation(kernel, primal, adjoint, call, where)
+        if self.lossy and adjoint is not None:
+            refuse_deciding(operation, adjoint)
         reverse = (
             [pipeline.counting(adjoint, call), *(k for s in pipeline.stages(adjoint, call) for k in s.kernels)]
             if adjoint is not None
@@ -453,6 +467,8 @@ class Tape(Seeding, Repeating):
             with unrecorded():
                 run()
 
+        if self.lossy:
+            refuse_needed(operation)
         action = ByPython(act, operation.name, operation.where, operation.rule.opaque)
         if self.within is not None:
             self.within.coming(rule_again(operation, action, self._library), (operation.rule, step.line))
@@ -539,6 +555,7 @@ class Tape(Seeding, Repeating):
             )
         if self._library is not None:
             self._streams.join(executor_of(self._library))
+        refuse_unfit(self.lossy, self.allocations, "No shadow was touched.")
         try:
             self._transient.reset()
             self._watch.check(self._portion)
@@ -564,6 +581,7 @@ class Tape(Seeding, Repeating):
                     error.add_note(self._out_of_memory("Arrays are as the program left them, shadows are undefined: record it again."))
                 self.memory.tell(What.failed)
                 raise
+        refuse_unfit(self.lossy, self.allocations, "Shadows are undefined.")
         self.assembled = plan.assembled
         self.state = _REVERSED
         self.memory.tell(What.reversed)
@@ -779,7 +797,7 @@ class Tape(Seeding, Repeating):
     @property
     def stats(self) -> Stats:
         """What the last recording and reverse took, in bytes; `allocations` counts chunks of memory that had to be had."""
-        saved = sum(p.region.nbytes for a in self.allocations.values() for p in a.pieces)
+        saved = sum(p.nbytes for a in self.allocations.values() for p in a.pieces)
         saved += sum(int(log.root.nbytes) for op in self.operations if isinstance(op, Launched) for log in op.logs)
         retained = sum(int(a.root.nbytes) for a in self.allocations.values())
         arena = self.within.added() - self.other_bytes() if self.within is not None else self._saved.nbytes + self._transient.nbytes
@@ -830,6 +848,8 @@ class Tape(Seeding, Repeating):
         shadows, a kernel whose stacks get as deep as the data say, a rule whose reverse uses what cannot be written down.
         """
         self._require("recorded")
+        if self.lossy:
+            raise TapeError("a program with arrays that are stored less exactly (store=) cannot be stored itself: record it without")
         if self.within is not None:
             self.within.refuse_scripted("a stored program")
         assert self._watch is not None
@@ -880,9 +900,14 @@ class Tape(Seeding, Repeating):
         and keeps, with bytes and reasons. Printable; `.rows`. Arrays are called as the caller calls them, or else as the kernels do."""
         made, names = {a: made.where for a, made in self.own.items()}, array_names(user_frame())
         found = account(self.operations, list(self.allocations.values()), made, names)
+
+        def called(where: int) -> str:
+            return names.get(where) or (f"temporary of {made[where]}" if where in made else self.allocations[where].name)
+
+        if self.state in ("recorded", _REVERSED):
+            found = replace(found, lossy=tuple(lossy.told(called(lossy.where)) for lossy in every(self.lossy)))
         if self.within is None or self.state not in ("recorded", _REVERSED):
             return found
-        called = lambda where: names.get(where) or (f"temporary of {made[where]}" if where in made else self.allocations[where].name)  # noqa: E731
         return replace(found, budget=self.within.told(self._seconds, called))
 
 

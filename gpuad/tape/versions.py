@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..arguments.annotations import address, namespace
 from ..runtime.actions import Action, Copying, clearing, copying, perform, perform_one
+from .lossy import Lossy
 from .region import EMPTY, Region, span
 
 
@@ -28,13 +29,20 @@ from .region import EMPTY, Region, span
 class Piece:
     """The bytes `region` of an allocation as they were before operation `time`, in `data` (uint8): packed one span after the other, or, if
     there is a `base`, each at its place, with the allocation's byte `base` first. What is between the spans then belongs to nobody: a
-    version that this piece makes up but for little is completed there, rather than put together elsewhere. `saving`: what copied them."""
+    version that this piece makes up but for little is completed there, rather than put together elsewhere. `saving`: what copied them;
+    `lossy`: by which they are stored less exactly, packed."""
 
     time: int
     region: Region
     data: Any
     base: int | None = None
     saving: tuple[Action, ...] = ()
+    lossy: Lossy | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that were copied."""
+        return self.region.nbytes if self.lossy is None else int(self.data.size)
 
     @property
     def packed(self) -> Any:
@@ -72,6 +80,7 @@ class Allocation:
     written: Region = EMPTY
     cleared: Region = EMPTY  # whose shadows are zero when a reversal with seeds begins
     initial: Region = EMPTY  # of which the state before the recording is in pieces
+    lossy: tuple[Lossy, ...] = ()  # of which earlier versions are stored less exactly
     pieces: list[Piece] = field(default_factory=list)
 
     @property
@@ -82,24 +91,45 @@ class Allocation:
             found = found | claim.region
         return found
 
-    def save(self, region: Region, time: int, room: Callable[[int], Any], do: Callable[[Action], None] = perform_one) -> None:
-        """Copies the region's bytes as they are now; `do` does so."""
-        base, nbytes = home_of(region, self.pending | region, self.root)
-        piece = piece_of(self.root, region, time, room(nbytes), base)
-        for action in piece.saving:
-            do(action)
-        self.pieces.append(piece)
+    def parts(self, region: Region) -> list[tuple[Region, Lossy | None]]:
+        """A region by how its bytes are stored."""
+        found: list[tuple[Region, Lossy | None]] = []
+        for lossy in self.lossy:
+            part = lossy.part(region)
+            if part:
+                found.append((part, lossy))
+                region = region - part
+        return [*found, (region, None)] if region else found
+
+    def stored_bytes(self, region: Region) -> int:
+        """What storing a region takes, packed."""
+        return sum(part.nbytes if lossy is None else lossy.nbytes(part) for part, lossy in self.parts(region))
+
+    def save(
+        self, region: Region, time: int, room: Callable[[int], Any], do: Callable[[Action], None] = perform_one, *, exact: bool = False
+    ) -> None:
+        """Copies the region's bytes as they are now; `do` does so. `exact`: all of them to the bit."""
+        for part, lossy in [(region, None)] if exact else self.parts(region):
+            base, nbytes = home_of(part, self.pending | part, self.root, lossy)
+            piece = piece_of(self.root, part, time, room(nbytes), base, lossy)
+            for action in piece.saving:
+                do(action)
+            self.pieces.append(piece)
 
 
-def home_of(region: Region, needed: Region, root: Any) -> tuple[int | None, int]:
+def home_of(region: Region, needed: Region, root: Any, lossy: Lossy | None = None) -> tuple[int | None, int]:
     """Where a region is saved: the allocation's byte that comes first (None: packed), and how many bytes that takes. `needed`: what is
-    needed of the allocation."""
+    needed of the allocation; `lossy`: how it is stored less exactly."""
+    if lossy is not None:
+        return None, lossy.nbytes(region)
     around = _home(region, needed, int(root.size))
     return (None, region.nbytes) if around is None else (around[0], around[1] - around[0])
 
 
-def piece_of(root: Any, region: Region, time: int, data: Any, base: int | None) -> Piece:
+def piece_of(root: Any, region: Region, time: int, data: Any, base: int | None, lossy: Lossy | None = None) -> Piece:
     """The piece that saves a region of an allocation in `data`, by actions that are not done yet."""
+    if lossy is not None:
+        return Piece(time, region, data, None, (lossy.saving(root, region, data),), lossy)
     whole = region if base is None else _with_gaps(region, root)
     saving = tuple(gathering(root, region, data) if base is None else copying_live(root, whole, data, base))
     return Piece(time, region, data, base, saving)
@@ -344,6 +374,8 @@ _few_places = lru_cache(8)(_places)
 
 def placing(piece: Piece, part: Region, target: Any, shift: int) -> list[Action]:
     """What copies a part of a piece to its place in `target`."""
+    if piece.lossy is not None:
+        return [piece.lossy.placing(piece.data, piece.region, part, target, shift)]
     if piece.base is not None:
         return copying_live(piece.data, part, target, shift, piece.base)
     if part is piece.region:
