@@ -31,7 +31,8 @@ from .context import Context, ExpressionHandler, StatementHandler
 from .fence import header_message
 from .lower_calls import is_lambda, is_passed
 from .lower_expressions import LAUNCH
-from .translation_unit import HOST_NAMES, INCLUDE, MAIN, Places, command_line, is_ours
+from .precompiled import forget, precompiled
+from .translation_unit import HOST_NAMES, INCLUDE, MAIN, PRELUDE, CommandLine, Places, command_line, is_ours
 from .types import is_const, is_reference, is_rvalue_reference, lower_parameter, lower_type
 from .variables import with_globals
 
@@ -261,7 +262,17 @@ def _unit(source: SourceFile, options: tuple[str, ...], tail: str = "") -> Trans
     """The text as clang reads it, with a few lines of ours before it and `tail` after it."""
     library()
     line = command_line(options, source.name)
-    return cindex.Index.create().parse(MAIN, args=list(line.arguments), unsaved_files=[(MAIN, line.header + source.text + tail)])
+    if (prelude := precompiled(line.own, PRELUDE)) is not None:
+        try:
+            return _read(line, line.blank_header + source.text + tail, "-include-pch", str(prelude))
+        except cindex.TranslationUnitLoadError:  # damaged, or of headers that have changed since
+            forget(line.own)
+    return _read(line, line.header + source.text + tail)
+
+
+def _read(line: CommandLine, text: str, *more: str) -> TranslationUnit:
+    index = cindex.Index.create(excludeDecls=True)  # goes through the text's declarations, not those of what is precompiled
+    return index.parse(MAIN, args=[*line.arguments, *more], unsaved_files=[(MAIN, text)])
 
 
 def _errors(unit: TranslationUnit) -> tuple[Diagnostic, ...]:

@@ -127,6 +127,8 @@ _HOST = {
     "__amd64__",
 }
 _HOST |= {"_WIN32", "_WIN64", "_MSC_VER", "__gnu_linux__", "__ELF__", "__llvm__", "_GNU_SOURCE", "__NVPTX__", "__PTX__"}
+PRELUDE = "".join(f"#undef {name}\n" for name in sorted(_HOST))
+PRELUDE += '#include "gpuad/prelude.h"\n#undef GPUAD_F\n#undef __CUDA_ARCH__\n'
 _SEPARATE = {
     "-D",
     "--define-macro",
@@ -145,20 +147,33 @@ _SEPARATE |= {"--gpu-architecture"}
 
 @dataclass(frozen=True)
 class CommandLine:
-    """`arguments` for clang, and the lines that go before the user's text."""
+    """For clang: `own` arguments, which the prelude is read with, then the `directories` that are searched as well; and the lines that go
+    before the user's text, `PRELUDE` and what the options say."""
 
-    arguments: tuple[str, ...]
+    own: tuple[str, ...]
+    directories: tuple[str, ...]
     header: str
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.own + self.directories
+
+    @property
+    def blank_header(self) -> str:
+        """The header for a text whose prelude is precompiled: the lines are there, and as long."""
+        return re.sub(r"[^\n]", " ", PRELUDE) + self.header.removeprefix(PRELUDE)
 
 
 def command_line(options: tuple[str, ...], name: str = "") -> CommandLine:
     """clang's command line for NVRTC's (or nvcc's) `options`. `name`: the source's; where it is that of a file, what the file includes in
     quotes is sought beside it first."""
     pairs = _pairs(options)
-    includes = [f"-iquote{Path(name).parent}"] if name and Path(name).is_file() else []
-    includes += [f"-I{INCLUDE / 'std'}", f"-I{INCLUDE}", *(f"-I{v}" for k, v in pairs if k in ("-I", "--include-path"))]
+    directories = [f"-iquote{Path(name).parent}"] if name and Path(name).is_file() else []
+    directories += [f"-I{v}" for k, v in pairs if k in ("-I", "--include-path")]
     standards = [v for k, v in pairs if k in ("-std", "--std")] or ["c++17"]
-    return CommandLine((*_BASE, f"--target={_target()}", f"-std={standards[-1]}", *includes), _header(options, pairs))
+    own = (*_BASE, f"--target={_target()}", f"-std={standards[-1]}", f"-I{INCLUDE / 'std'}", f"-I{INCLUDE}")
+    return CommandLine(own, tuple(directories), _header(options, pairs))
 
 
 _BASE = (
@@ -188,13 +203,12 @@ def _pairs(options: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def _header(options: tuple[str, ...], pairs: list[tuple[str, str]]) -> str:
-    lines = [f"#undef {name}" for name in sorted(_HOST)]
-    lines += ['#include "gpuad/prelude.h"', "#undef GPUAD_F", "#undef __CUDA_ARCH__", f"#define __CUDA_ARCH__ {10 * _architecture(pairs)}"]
+    lines = [f"#define __CUDA_ARCH__ {10 * _architecture(pairs)}"]
     lines += [_macro(flag, value) for flag, value in pairs if flag in ("-D", "--define-macro", "-U", "--undefine-macro")]
     if {"-default-device", "--device-as-default-execution-space"} & set(options):
         lines.append("#pragma clang force_cuda_host_device begin")
     lines += [f'#include "{value}"' for flag, value in pairs if flag in ("-include", "--pre-include")]
-    return "\n".join(lines) + "\n"
+    return PRELUDE + "\n".join(lines) + "\n"
 
 
 def _macro(flag: str, value: str) -> str:
