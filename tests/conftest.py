@@ -18,14 +18,19 @@ import ptx_cupy
 import ptx_executor
 import ptx_record
 import pytest
+from nightly import NIGHTLY
 
 from gpuad import pipeline
+from gpuad.runtime import compiler
 from gpuad.tape import reversal_plan
 
 collect_ignore = ["tools/example_repository"]  # which runs in an environment of its own
 pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of the plugin
 
-GOLDEN = Path(__file__).parent / "golden"
+TESTS = Path(__file__).parent
+GOLDEN = TESTS / "golden"
+OPTIMISED = (TESTS / "codegen", TESTS / "runtime", TESTS.parent / "kernels")
+LEVEL_ASKED = os.environ.get(compiler.LEVEL)  # whoever names one means all tests
 PTX = ptx_executor.Ptx("-fmad=false", "-ftz=false")  # rounds as the other executors do
 
 
@@ -76,9 +81,13 @@ def launches_are_joined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reversal_plan, "PATIENCE", 0.0)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests marked `gpu` are skipped with the reason where there is none; with GPUAD_REQUIRE_GPU=1 they fail there. Those marked `cpu` are
-    with `--ptx`."""
+    with `--ptx`. What the C++ compiler makes of a text is the subject of two rooms, of kernels/ and of tests marked `optimised`: those, and
+    all in the nightly set, are compiled as for a user, the others at a third of the cost."""
+    optimised = NIGHTLY or any(map(item.path.is_relative_to, OPTIMISED)) or item.get_closest_marker("optimised")
+    os.environ[compiler.LEVEL] = LEVEL_ASKED or ("3" if optimised else "1")
     if item.get_closest_marker("cpu") is not None and item.config.getoption("--ptx"):
         pytest.skip("it says what the executor of the CPU makes")
     if item.get_closest_marker("gpu") is None or (reason := _no_gpu()) is None:

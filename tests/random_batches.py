@@ -15,14 +15,12 @@ from random_cuda import Kernel
 from random_cuda_checks import CONFIGURATIONS, Case, Discarded, Failure, Found, Tally, check, check_on, fault, shrink
 
 from gpuad.errors import GpuadError
-from gpuad.runtime import compiler
-from gpuad.runtime.compiler import FLAGS, has_compiler
+from gpuad.runtime.compiler import LEVEL, has_compiler
 from gpuad.runtime.host import Host
 
 BATCH = 5
 COUNT = cases(20, 40)
 FIRST = int(os.environ.get("GPUAD_SEED", "0"))
-UNOPTIMISED = tuple("-O0" if flag == "-O3" else flag for flag in FLAGS)
 EDGES = 0.05  # share of the elements that may lie at knife edges
 PATIENCE = 120.0  # seconds for cutting a failing kernel down
 NUMBERS = range(-(-COUNT // BATCH))
@@ -40,8 +38,7 @@ class Batches:
 
     def run(self, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
         optimised = bool(NIGHTLY) or number < self.optimised
-        if not optimised:
-            monkeypatch.setattr(compiler, "FLAGS", UNOPTIMISED)
+        monkeypatch.setenv(LEVEL, "3" if optimised else "0")
         tally, passed = Tally(), []
         for seed in range(FIRST + number * BATCH, FIRST + (number + 1) * BATCH):
             passed += self.checked(seed, tally)

@@ -68,10 +68,9 @@ class Compiler:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The options for it."""
-        if not self.is_gnu:
-            return FLAGS
-        return (*FLAGS, *_GNU, *_without_gathers(self.command))
+        """The options for it, with the level of optimisation that is asked for."""
+        chosen = tuple(f"-O{level()}" if flag == "-O3" else flag for flag in FLAGS)
+        return (*chosen, *_GNU, *_without_gathers(self.command)) if self.is_gnu else chosen
 
     @property
     def quick_linker(self) -> tuple[str, ...]:
@@ -117,6 +116,17 @@ class Compiler:
             return _output([*self.command, *self.flags, *more])
         except OSError as error:
             raise CompileError(f"{self.shown} cannot be run ({error}): {_ADVICE}") from None
+
+
+LEVEL = "GPUAD_OPTIMIZE"
+
+
+def level() -> str:
+    """The number in GPUAD_OPTIMIZE, 0 to 3, else 3: less is compiled sooner and runs slower. CompileError for anything else."""
+    text = os.environ.get(LEVEL) or "3"
+    if text not in ("0", "1", "2", "3"):
+        raise CompileError(f"the environment variable {LEVEL} is {text!r}: it has to be 0, 1, 2 or 3, as in the C++ compiler's option -O3")
+    return text
 
 
 _ADVICE = "try it by hand, or name another compiler in the environment variable CXX"

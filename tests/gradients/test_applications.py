@@ -15,6 +15,8 @@ from gpuad.runtime.compiler import Compiler
 from gpuad.tape import stored
 from gpuad.testing import check_gradient
 
+pytestmark = pytest.mark.optimised  # what C++ compilers made wrong is among them
+
 SUM = "template <int M> __device__ double f(const double (&a)[M]) { double s = 0; for (int k = 0; k < M; ++k) s += a[k] * a[0]; return s; }"
 CROSS = "template <int M> __device__ double f(const double (&a)[M][M]) { return a[0][M - 1] * a[M - 1][0]; }"
 BOTH = "__device__ double f(const double (&a)[2], double (&b)[2]) { b[0] = 2.0 * a[1]; b[1] = a[0]; return a[0] * b[0]; }"

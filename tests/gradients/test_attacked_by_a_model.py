@@ -13,6 +13,8 @@ from gpuad import Duplicated
 from gpuad.codegen.cpu.vectorisation_legality import is_vectorisable
 from gpuad.codegen.cpu.widen import wrapping
 
+pytestmark = pytest.mark.optimised  # what C++ compilers made wrong is among them
+
 HASHED = r"""
 extern "C" __global__ void f(const double* u, double* v, unsigned m, int n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;

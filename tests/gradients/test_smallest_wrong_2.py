@@ -13,6 +13,8 @@ from gpuad import Const, Duplicated, Tape, ops
 from gpuad.errors import ShadowError, TapeError
 from gpuad.runtime.compiler import Compiler
 
+pytestmark = pytest.mark.optimised  # what C++ compilers made wrong is among them
+
 # --- more than the stack of a thread ----------------------------------------------------------------------------------------------------
 
 LARGE = """extern "C" __global__ void k(const double* x, double* y) {

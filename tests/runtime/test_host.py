@@ -536,6 +536,19 @@ def test_a_compiler_that_rejects_the_text(monkeypatch: pytest.MonkeyPatch, tmp_p
         run_saxpy("rejected")
 
 
+def test_the_level_of_optimisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library for each: one that was compiled in a hurry is no one's later."""
+    flags = {}
+    for level in ("0", "1", "2", "3", ""):
+        monkeypatch.setenv(cache.LEVEL, level)
+        flags[level] = [f for f in cache.find_compiler().flags if f.startswith("-O")]
+        run_saxpy("levels")
+    assert flags == {"0": ["-O0"], "1": ["-O1"], "2": ["-O2"], "3": ["-O3"], "": ["-O3"]}
+    monkeypatch.setenv(cache.LEVEL, "fast")
+    with pytest.raises(CompileError, match="GPUAD_OPTIMIZE is 'fast': it has to be 0, 1, 2 or 3"):
+        run_saxpy("levels")
+
+
 _ODD = {  # what a compiler may do instead of its work, as a shell script, and what is said of it
     "rejects in no encoding": (r"printf '\\377\\376 rejected' >&2; exit 1", r"exit status 1[\s\S]* rejected"),
     "writes nothing": ("exit 0", "wrote no library: try it by hand, or name another compiler"),
