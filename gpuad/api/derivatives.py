@@ -86,11 +86,20 @@ def _reverse(way: LaunchPlan, call: Call) -> None:
         pipeline.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
 
 
-def _forward(chosen: Kernel, call: Call) -> Tangent:
-    tangent = once(call, "tangent", lambda: _tangent(chosen, call))
+def push_forward(k: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0) -> None:
+    """As `autodiff` with `mode=Forward`, for one who has given shadows to all that is written: where no output depends on an active input,
+    tangents are 0."""
+    outside_of_tapes(k.name, "a tangent")
+    with k.room():
+        chosen = k.suited(args, shared_mem)
+        _forward(chosen, chosen.bind(grid, block, args, shared_mem, None), unconnected=True)
+
+
+def _forward(chosen: Kernel, call: Call, unconnected: bool = False) -> Tangent:
+    tangent = once(call, ("tangent", unconnected), lambda: _tangent(chosen, call, unconnected))
     call = exactly(call, tangent.exact)
     pipeline.check_stores(tangent, call)
-    states = pipeline.batch_states(call, chosen._written)
+    states = pipeline.batch_states(call, chosen.written)
     for width, state in enumerate(states):
         state.logs = pipeline.new_logs(tangent, call)
         call.run(tangent.kernel, pipeline.arguments(tangent.parameters, call, state, width))
@@ -99,10 +108,10 @@ def _forward(chosen: Kernel, call: Call) -> Tangent:
     return tangent
 
 
-def _tangent(chosen: Kernel, call: Call) -> Tangent:
+def _tangent(chosen: Kernel, call: Call, unconnected: bool) -> Tangent:
     """The forward-mode kernel of a call, compiled."""
     tangent = chosen.tangent(pattern_of(chosen, call))
-    check_flow(chosen, call, tangent.escapes, tangent.connected)
+    check_flow(chosen, call, tangent.escapes, tangent.connected or unconnected)
     exactly(call, tangent.exact).prepare([tangent.kernel, tangent.resolve])
     return tangent
 

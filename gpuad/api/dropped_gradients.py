@@ -25,7 +25,7 @@ def check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected:
         if argument.kind == "bare" or escape.returns:
             raise ShadowError(dropped(chosen, argument.position, escape, actives, argument.kind))
     if not connected:
-        outputs = ", ".join(f"`{n}`" for n in chosen._written) or "nothing"
+        outputs = ", ".join(f"`{n}`" for n in chosen.written) or "nothing"
         raise ShadowError(
             f"`{chosen.name}`: no path from an active input ({actives}) to an active output: the kernel writes {outputs}, and none of "
             "it that has a shadow depends on them. Give a shadow to what is missing, the input or the output: Duplicated(array, shadow). "

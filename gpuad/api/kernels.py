@@ -104,7 +104,7 @@ class Kernel(Family):
         with self.room():
             asked = nulls(self.function).asked
             self._optional = tuple((i, d.name) for i, d in enumerate(self.parameters) if d in asked)
-            self._written = _written_names(self.primal())
+            self.written = _written_names(self.primal())
             self._dynamic = uses_dynamic(self.function)
         self._varies = self._dynamic or bool(self._optional)
 
@@ -358,7 +358,7 @@ class Kernel(Family):
         made = []
         for variable, kind in zip(self.function.globals, kinds[len(args) :] or ["bare"] * len(self.function.globals), strict=True):
             name = variable.pointer.name
-            array = self.module.for_launch(self.name, variable, name in self._written, library)
+            array = self.module.for_launch(self.name, variable, name in self.written, library)
             made.append(Duplicated(array, self.shadows[name]) if name in self.shadows else _annotated(array, kind))
         return [*args, *made]
 
@@ -400,7 +400,7 @@ class Kernel(Family):
             args = self._complete(args, kinds)
         declared = tuple(tangent_parameter(d) if i in tangents else d for i, d in enumerate(declared)) if tangents else declared
         plain = self.primal()
-        written = self._written
+        written = self.written
         leaves = self.leaves
         binds = partial(bind, self.name, declared, args, written=written, strided=self._strided, numbering=numbering)
         first = binds(inside=[d.name for d in leaves], given=self._given())

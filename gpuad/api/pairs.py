@@ -97,7 +97,7 @@ class _Pair:
         aliases = call.aliases()
         classes = tuple(None if aliases.get(i) else _class_shadow(self.shadows, aliases, i) for i in range(len(self.shadows)))
         adjoint = chosen.reverse_for(Pattern(classes, aliases, analyse=pipeline.analysing()), call)
-        _check_flow_bare(chosen, adjoint, self.kinds)
+        check_flow_bare(chosen, adjoint, self.kinds, adjoint.connected)
         primal = chosen.primal(aliases)
         exactly(call, adjoint.exact).prepare([adjoint.augmented or primal, pipeline.counting(adjoint, call)])
         return adjoint, primal
@@ -188,11 +188,12 @@ def _class_shadow(shadows: Sequence[Scalar | None], aliases: Aliases, position: 
     return own or next((s for s in others if s is not None), None)
 
 
-def _check_flow_bare(chosen: Kernel, adjoint: Adjoint, kinds: Sequence[str]) -> None:
+def check_flow_bare(chosen: Kernel, adjoint: Adjoint, kinds: Sequence[str], connected: bool) -> None:
+    """The dropped-gradient check for a call whose shadows are not there yet; `kinds`: the activity of each parameter."""
     for escape in adjoint.escapes:
         position = next(i for i, d in enumerate(chosen.leaves) if d.name == escape.buffer.name)
         if escape.returns or position >= len([leaf for d in chosen.parameters for leaf in split_parameter(d)]):
             actives = ", ".join(f"`{d.name}`" for d, k in zip(chosen.declared, kinds, strict=True) if k in SHADOWED)
             raise ShadowError(dropped(chosen, position, escape, actives, "const"))
-    if not adjoint.connected:
+    if not connected:
         raise ShadowError(f"`{chosen.name}`: no path from an active input to an active output")

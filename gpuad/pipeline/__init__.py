@@ -33,7 +33,7 @@ from .calls import (
     nothing_plain_for_tests,
     plain_allowed,
 )
-from .deterministic import add_in_fixed_point, deterministic, fixed_sizes, in_fixed_point
+from .deterministic import add_in_fixed_point, asked_here, deterministic, fixed_sizes, in_fixed_point
 from .forward_over_reverse import before_second, check_directions, paired, tangent_arguments
 from .inspectors import Counted, is_injective
 from .launch_checks import (
@@ -72,7 +72,7 @@ from .stage import Certificate, Stage
 
 __all__ = [
     "Call", "Certificate", "Counted", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "alone",
-    "analysing", "arguments", "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds",
+    "analysing", "arguments", "asked_here", "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds",
     "check_device", "check_directions", "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting",
     "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fixed_sizes",
     "gathering", "in_fixed_point", "is_injective", "keep_live", "live", "loads", "log_sizes", "new_logs", "nothing_chained_for_tests",

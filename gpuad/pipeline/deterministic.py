@@ -38,6 +38,11 @@ def deterministic(wanted: bool = True) -> AbstractContextManager[None]:
     return scoped(_wanted, wanted)
 
 
+def asked_here() -> bool | None:
+    """What a block of `deterministic` says, without a look at the environment; None outside of one."""
+    return _wanted.get()
+
+
 def in_fixed_point() -> bool:
     """Whether sums have to be made independent of the order of the threads."""
     wanted = _wanted.get()
