@@ -553,9 +553,40 @@ class Device:
     def __init__(self, number: int = 0) -> None:
         assert number == 0
 
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def synchronize(self) -> None:
         for stream in Stream.every:
             stream.synchronize()
+
+
+def external_stream(address: int) -> Stream:
+    """Another library's stream, here always one of these."""
+    return next(stream for stream in Stream.every if stream.ptr == address)
+
+
+class _Foreign(Block):
+    """Memory that another library has made on the device, which is the host."""
+
+    def __init__(self, content: Any) -> None:
+        flat = content.reshape(-1).view(np.uint8)
+        self.asked = self.size = flat.size
+        self.bytes, self.device_id = flat, 0
+        self.ptr = int(flat.__array_interface__["data"][0]) if flat.size else 0
+        if flat.size:
+            Block.known[self.ptr] = self
+
+
+def from_dlpack(array: Any) -> ndarray:
+    """An array on memory that another library has made; `array`: what NumPy takes as well."""
+    content = np.from_dlpack(array)
+    memory = content.ravel(order="K")
+    assert np.shares_memory(memory, content) or not content.size
+    return ndarray._of(content, _Foreign(memory))
 
 
 def _strided(x: ndarray, shape: Any, strides: Any) -> ndarray:
@@ -587,6 +618,7 @@ def module() -> ModuleType:
         asarray=lambda x, dtype=None: x if isinstance(x, ndarray) and dtype in (None, x.dtype) else wrapped(np.asarray(_host(x), dtype)),
         array=lambda x, dtype=None: wrapped(np.asarray(_host(x), dtype)),
         asnumpy=lambda x: x.get(),
+        from_dlpack=from_dlpack,
         lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_strided)),
         cuda=_cuda(),
         get_default_memory_pool=lambda: SimpleNamespace(
@@ -610,6 +642,7 @@ def _cuda() -> SimpleNamespace:
     return SimpleNamespace(
         runtime=runtime,
         Stream=Stream,
+        ExternalStream=external_stream,
         Graph=Graph,
         using_allocator=using_allocator,
         Event=Event,

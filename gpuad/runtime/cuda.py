@@ -487,3 +487,19 @@ def launch_text(text: str, name: str, threads: int, *, elements: int) -> None:
         data = cupy.empty(elements, "float32")
         kernel((1,), (threads,), (data,))
         cupy.cuda.runtime.deviceSynchronize()
+
+
+def from_dlpack(array: Any) -> Any:
+    """The CuPy array on the memory of another library's array on a GPU."""
+    import cupy
+
+    return cupy.from_dlpack(array)
+
+
+@contextlib.contextmanager
+def on_foreign_stream(address: int, device: int | None = None) -> Iterator[None]:
+    """Within it all that CuPy does goes into another library's stream."""
+    import cupy
+
+    with cupy.cuda.Device(device or 0), cupy.cuda.ExternalStream(address):
+        yield

@@ -1,0 +1,222 @@
+"""`gpuad.torch.program`: a recorded program of in-place launches as one node of PyTorch's graph.
+
+Inside, kernels overwrite arrays as ever and a tape saves what an adjoint needs; PyTorch sees a function of tensors. The tape works on
+arrays of its own, into which the tensors are copied at the border and from which the outputs are copied back: so the program comes again
+with the same arrays, is known, and nothing that the caller does to a tensor between forward and backward can spoil it. A tape that waits
+for its reverse is in use, and a further call gets another."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import torch
+
+from ..arguments.annotations import Duplicated
+from ..errors import GpuadError, LaunchError, TapeError
+from ..tape.tape import Tape
+from .arrays import on_stream_of, shared
+
+
+def program(
+    fn: Callable[..., Any], *, constant: Collection[str] = (), budget: int | float | str | None = None, again: bool = False
+) -> Program:
+    """A function of pairs as a function of tensors.
+
+        @gpuad.torch.program
+        def simulate(u, v, k):                    # pairs, as `gpuad.Duplicated`
+            for _ in range(100):
+                step[grid, block](v, u, k, n)
+                u, v = v, u
+            return u
+
+    `fn` gets a `Duplicated` for each tensor of floats (its `.primal` is an array of the program's own), an array for any other tensor, and
+    everything else as it is; it launches kernels and uses `gpuad.ops`, and returns a pair or a tuple of pairs. `constant`: names of
+    parameters that carry no gradient and that the program does not overwrite; they are passed as arrays. `budget`: as of `gpuad.Tape`.
+    `again`: a graph may be walked more than once (`retain_graph`): the inputs are kept, and the program runs anew for each further walk.
+    Gradients are those of the tensors that ask for them. Raises as a tape does; second derivatives are refused."""
+    return Program(fn, constant, budget, again)
+
+
+class Program:
+    """A recorded program; made by `gpuad.torch.program`."""
+
+    def __init__(self, fn: Callable[..., Any], constant: Collection[str], budget: int | float | str | None, again: bool) -> None:
+        self.fn, self.budget, self.again = fn, budget, again
+        self.names = list(inspect.signature(fn).parameters)
+        unknown = set(constant) - set(self.names)
+        if unknown:
+            raise LaunchError(f"`{fn.__name__}` has no parameter `{min(unknown)}`; it has {', '.join(self.names)}")
+        self.constant = frozenset(constant)
+        self._free: dict[Any, list[_Session]] = {}
+        self.__name__ = fn.__name__
+
+    def __repr__(self) -> str:
+        return f"<program {self.__name__} for PyTorch>"
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, *args: Any) -> Any:
+        if not torch.is_grad_enabled() or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in args):
+            session = self.session(args)
+            with session:
+                return _alone(session.run(self.fn, args))
+        return _Node.apply(self, *args)
+
+    def session(self, args: Sequence[Any]) -> _Session:
+        """A tape with arrays for such arguments that is not in use."""
+        key = tuple((x.dtype, tuple(x.shape), str(x.device)) if isinstance(x, torch.Tensor) else None for x in args)
+        waiting = self._free.setdefault(key, [])
+        return waiting.pop() if waiting else _Session(self, args, waiting)
+
+
+class _Session:
+    """A tape, and the arrays on which it works. As a context: free for another call afterwards."""
+
+    def __init__(self, owner: Program, args: Sequence[Any], waiting: list[_Session]) -> None:
+        self.tape, self.waiting = Tape(budget=owner.budget), waiting
+        self.homes: list[Any] = [None] * len(args)
+        self.given: list[Any] = [None] * len(args)
+        with on_stream_of(_tensors(args)):
+            for j, x in enumerate(args):
+                if isinstance(x, torch.Tensor):
+                    self.homes[j] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+                    array = shared(self.homes[j])
+                    free = (x.is_floating_point() or x.is_complex()) and owner.names[min(j, len(owner.names) - 1)] not in owner.constant
+                    self.given[j] = Duplicated(array) if free else array
+        self.outputs: tuple[Duplicated, ...] = ()
+
+    def __enter__(self) -> _Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.free()
+
+    def free(self) -> None:
+        """Another call may use it."""
+        self.waiting.append(self)
+
+    def run(self, fn: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, ...]:
+        """Records the program on the content of the tensors; its outputs as tensors."""
+        tensors = _tensors(args)
+        for home, x in zip(self.homes, args, strict=True):
+            if home is not None:
+                home.copy_(x)
+        with on_stream_of(tensors):
+            with self.tape:
+                found = fn(*(x if g is None else g for g, x in zip(self.given, args, strict=True)))
+            self.outputs = found if isinstance(found, tuple) else (found,)
+            for pair in self.outputs:
+                if not isinstance(pair, Duplicated):
+                    raise LaunchError(
+                        f"`{fn.__name__}` returned {type(pair).__name__}; a program returns its outputs as the pairs that it works on"
+                    )
+            return tuple(_copy(pair.primal, tensors[0]) for pair in self.outputs)
+
+    def reverse(self, seeds: Sequence[Any], near: Any) -> list[Any]:
+        """Gradients of what was passed, by position; None for what has none."""
+        with on_stream_of([near]):
+            for pair in self.given:
+                if isinstance(pair, Duplicated) and pair.has_shadow:
+                    pair.shadow.fill(0)
+            self.tape.reverse(self._merged(seeds), allow_unused=True)
+            return [_copy(pair.shadow, near) if isinstance(pair, Duplicated) else None for pair in self.given]
+
+    def _merged(self, seeds: Sequence[Any]) -> dict[Duplicated, Any]:
+        """A seed for each pair: of one that is returned several times their sum."""
+        found: dict[Duplicated, Any] = {}
+        for pair, seed in zip(self.outputs, seeds, strict=True):
+            if seed is not None:
+                whole = seed.contiguous() if pair not in found else found[pair] + seed
+                found[pair] = whole
+        return {pair: shared(_seed(seed)) for pair, seed in found.items()}
+
+
+def _seed(seed: Any) -> Any:
+    return seed.float() if seed.dtype in (torch.float16, torch.bfloat16) else seed
+
+
+def _tensors(args: Sequence[Any]) -> list[Any]:
+    found = [x for x in args if isinstance(x, torch.Tensor)]
+    if not found:
+        raise LaunchError("a program takes at least one tensor")
+    return found
+
+
+def _copy(array: Any, near: Any) -> Any:
+    """A tensor of its own with the content of an array, beside another tensor."""
+    return torch.from_dlpack(array.copy()) if not hasattr(array, "ctypes") or array.dtype.kind in "fciub" else _halves(array, near)
+
+
+def _halves(array: Any, near: Any) -> Any:
+    made = torch.empty(array.shape, dtype=torch.bfloat16, device=near.device)
+    shared(made)[...] = array
+    return made
+
+
+def _alone(found: tuple[Any, ...]) -> Any:
+    return found[0] if len(found) == 1 else found
+
+
+class _Lease:
+    """A session that waits for its reverse. It is free when the reverse has run, or when nobody can ask for it any more."""
+
+    def __init__(self, session: _Session) -> None:
+        self.session = session
+        self._free = weakref.finalize(self, session.free)
+        self._free.atexit = False
+
+    def end(self) -> None:
+        """Frees it."""
+        self._free()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is free."""
+        return not self._free.alive
+
+
+def _again(ctx: Any) -> _Lease:
+    """The program recorded anew, for a further walk of its graph."""
+    if not ctx.own.again:
+        raise TapeError(f"`{ctx.name}`: its tape is reversed already; make the program with again=True, or call it again")
+    args = [x if x is not None else other for x, other in zip(ctx.saved_tensors, ctx.rest, strict=True)]
+    lease = _Lease(ctx.own.session(args))
+    lease.session.run(ctx.own.fn, args)
+    return lease
+
+
+class _Node(torch.autograd.Function):  # type: ignore[misc]
+    """A program in PyTorch's graph."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Program, *args: Any) -> Any:
+        ctx.lease = lease = _Lease(own.session(args))
+        try:
+            found = lease.session.run(own.fn, args)
+        except BaseException:
+            lease.end()
+            raise
+        ctx.set_materialize_grads(False)
+        if own.again:
+            ctx.save_for_backward(*(x if isinstance(x, torch.Tensor) else None for x in args))
+        ctx.own, ctx.rest = own, [None if isinstance(x, torch.Tensor) else x for x in args]
+        ctx.name, ctx.types = own.__name__, [x.dtype if isinstance(x, torch.Tensor) else None for x in args]
+        return _alone(found)
+
+    @staticmethod
+    def backward(ctx: Any, *seeds: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise GpuadError(f"`{ctx.name}`: a program is differentiated once; second derivatives come in a later release")
+        near = next((s for s in seeds if s is not None), None)
+        if near is None:
+            return (None, *(None for _ in ctx.types))
+        if ctx.lease.ended:
+            ctx.lease = _again(ctx)
+        try:
+            found = ctx.lease.session.reverse(seeds, near)
+        finally:
+            ctx.lease.end()
+        wanted = ctx.needs_input_grad[1:]
+        return (None, *(g.to(t) if on and g is not None else None for g, t, on in zip(found, ctx.types, wanted, strict=True)))
