@@ -18,8 +18,8 @@ from ..errors import LaunchError
 from ..interop import Signature, Split, split_launch
 from ..ir.types import Scalar
 from .arrays import empty_array, type_of
+from .batches import one_by_one
 from .launches import Bridge, Held, Made
-from .transforms import one_by_one
 
 _number = itertools.count()
 
