@@ -21,7 +21,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from ..ir.nodes import Block, Buffer, How
+from ..ir.nodes import Block, Buffer, How, Stmt
 from ..ir.types import I64, Space
 from .equivalence import WAYS, Way, differing
 from .instances import AXES, Dim, Effect, Instances, Shape, is_zero
@@ -62,12 +62,12 @@ def refused(plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: 
     return {b: reason for b in shadows if (reason := certificate.reason(b)) is not None}
 
 
-def meeting(run: Run, buffers: Iterable[Buffer]) -> frozenset[Buffer]:
+def meeting(run: Run, buffers: Iterable[Buffer], counts: Callable[[Stmt], bool] = lambda _: True) -> frozenset[Buffer]:
     """Those of the buffers in one element of which two threads of a launch may meet: at least one of them with a write. Threads of several
-    blocks do not meet in shared memory, nor any two in a thread's own."""
+    blocks do not meet in shared memory, nor any two in a thread's own. `counts`: which accesses are looked at."""
     instances = Instances()
     effects = instances.effects(run.body, run.shape)
-    mine = {b: [e for e in effects if e.buffer == b] for b in buffers if b.space is not Space.LOCAL}
+    mine = {b: [e for e in effects if e.buffer == b and counts(e.stmt)] for b in buffers if b.space is not Space.LOCAL}
     layouts = Layouts(instances.graph)
     layouts.note(effects)
     return frozenset(

@@ -1,12 +1,12 @@
-"""Injectivity: a proof that no two threads of a launch touch one element of a shadow, so that plain accumulation is safe.
+"""Affine forms of indices by a launch's numbers: what accesses reach, and whether two threads surely, or seemingly, meet in an element.
 
-The question is asked at each launch, when grid, block and integer scalars are numbers. An index becomes an affine form over *digits*: the
-thread's global index along an axis (or its block and thread index where these occur otherwise) and the iteration numbers of the loops
-around the access, each with the range that launch, bounds and guards leave it. Two accesses meet where a difference of their forms is zero;
-whether that can be with two different threads is decided by an exact search over the digits' boxes, largest coefficient first, which is a
-mixed-radix argument that also knows offsets, halos and grid strides. Where a loop deals out a row to threads, as by `for (k = threadIdx.x;
-k < n; k += blockDim.x)`, its variable takes the place of thread and iteration: it tells both (`Row`). All accesses to one shadow are judged
-together (RULES 3). Every intermediate value must fit its C type; what wraps, is loaded from memory or is not affine proves nothing.
+An index becomes an affine form over *digits*: the thread's global index along an axis (or its block and thread index where these occur
+otherwise) and the iteration numbers of the loops around the access, each with the range that launch, bounds and guards leave it. Every
+intermediate value must fit its C type; what wraps, is loaded from memory or is not affine has no form. From forms transformations are
+derived, footprints, and refusals of launches that are surely wrong; that something never happens is for a certificate to say (`affine`).
+
+Two accesses meet where a difference of their forms is zero: whether that can be with two different threads is decided by a search over the
+digits' boxes, largest coefficient first, which is a mixed-radix argument that also knows offsets, halos and grid strides.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from ..ir.nodes import (
     Constant,
     Expr,
     For,
-    How,
     If,
     LaunchIndex,
     Let,
@@ -94,41 +93,13 @@ Ranges = dict[Digit, tuple[int, int]]  # inclusive
 
 
 @dataclass(frozen=True)
-class Row:
-    """A form as `rest + factor * k`, for the variable `k` of a loop that deals out numbers from `low` to `high` to threads in turn: `k` is
-    `pace * digit + phase` in the first iteration, and a step further in each other, past what all threads get in one. So no two threads
-    ever have the same `k`."""
-
-    rest: Form
-    factor: int
-    low: int
-    high: int
-    digit: Digit
-    deal: tuple[int, int, int]  # pace, step, and phase as a remainder of the step
-
-
-@dataclass(frozen=True)
 class Reach:
     """One access: its form and what its digits range over where it is executed. `within`: the form's least and greatest value, if a loop
-    bounds it closer than its digits do, whose last iterations not every thread makes. `row`: the form with a loop's variable in it, if
-    that tells threads apart."""
+    bounds it closer than its digits do, whose last iterations not every thread makes."""
 
     form: Form
     ranges: Ranges
     within: tuple[int, int] | None = None
-    row: Row | None = None
-
-
-def collision_free(
-    body: Block, buffers: Iterable[Buffer], launch: Launch, kinds: tuple[type[Stmt], ...] = TOUCHES, *, atomics: bool = True
-) -> bool:
-    """Whether no element of the buffers (one class of overlapping memory) is touched by two threads of the launch. `kinds`: the statements
-    that count as touching, `atomics`: those that threads may do in any order too."""
-    try:
-        reaches = Walk(launch, frozenset(buffers), kinds, atomics=atomics).run(body)
-    except Unknown:
-        return False
-    return all(not may_meet(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
 
 
 def seem_to_meet(body: Block, buffer: Buffer, launch: Launch) -> bool:
@@ -145,18 +116,12 @@ def seem_to_meet(body: Block, buffer: Buffer, launch: Launch) -> bool:
 # --- forms of indices ------------------------------------------------------------------------------------------------------------------
 
 
-def _is_atomic(stmt: Stmt) -> bool:
-    """Whether threads may do it to one element in any order. An exchange leaves behind what the last of them gave."""
-    return (isinstance(stmt, Atomic) and stmt.op != "exch") or getattr(stmt, "how", None) is How.ATOMIC
-
-
 class Walk:
     """Goes down a body with the ranges that hold there and collects the accesses to the wanted buffers."""
 
-    def __init__(self, launch: Launch, wanted: frozenset[Buffer], kinds: tuple[type[Stmt], ...] = TOUCHES, *, atomics: bool = True) -> None:
+    def __init__(self, launch: Launch, wanted: frozenset[Buffer], kinds: tuple[type[Stmt], ...] = TOUCHES) -> None:
         self.launch = launch
         self.kinds = kinds
-        self.atomics = atomics
         self.wanted = wanted
         self.forms: dict[Var, Form] = {v: Form(n) for v, n in launch.scalars.items()}
         self.bools: dict[Var, Expr] = {}
@@ -194,9 +159,9 @@ class Walk:
                 | Accumulate(buffer=b, index=i)
                 | Atomic(buffer=b, index=i)
             ):
-                if b in self.wanted and isinstance(stmt, self.kinds) and (self.atomics or not _is_atomic(stmt)):
+                if b in self.wanted and isinstance(stmt, self.kinds):
                     form = self.form(i, ranges)
-                    self.found.append(Reach(canonical(form, self.launch), ranges, self.of_loops(form), self.row(form)))
+                    self.found.append(Reach(canonical(form, self.launch), ranges, self.of_loops(form)))
             case If(condition=c, then=a, otherwise=z):
                 for block, holds in ((a, True), (z, False)):
                     self.branch(block, c, holds, ranges)
@@ -272,22 +237,6 @@ class Walk:
             shift = form + counter.scaled(-1)
             if not shift.terms:
                 return low + shift.constant, high + shift.constant
-        return None
-
-    def row(self, form: Form) -> Row | None:
-        """The form in terms of the innermost loop around that deals out what it goes through."""
-        terms = dict(form.terms)
-        for counter, low, high in reversed(self.counters):
-            own = dict(counter.terms)
-            threads, loops = ([d for d in own if d.is_thread is is_thread] for is_thread in (True, False))
-            if len(threads) != 1 or len(loops) != 1 or low <= -UNBOUNDED or high >= UNBOUNDED - 1:
-                continue
-            pace, step = own[threads[0]], own[loops[0]]
-            first, last = self.everywhere()[threads[0]]
-            factor, over = divmod(terms.get(loops[0], 0), step)
-            if factor and not over and terms.get(threads[0]) == factor * pace and abs(pace) * (last - first) < abs(step):
-                rest = form + counter.scaled(-factor)
-                return Row(canonical(rest, self.launch), factor, low, high, threads[0], (pace, abs(step), counter.constant % abs(step)))
         return None
 
     def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
@@ -468,13 +417,9 @@ def limits(type_: Scalar) -> tuple[int, int]:
 # --- the search --------------------------------------------------------------------------------------------------------------------------
 
 
-def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True, iterations: bool = False) -> bool:
-    """Whether two different threads, one at each access, may touch one element; `unsure` where the search takes too long. `iterations`:
-    also two different iterations of a thread, of the one loop that is around each access, or around neither."""
-    if not _found(*_difference(a, b, launch, iterations), unsure):
-        return False
-    dealt = None if iterations else _difference_of_rows(a, b, launch)
-    return dealt is None or _found(*dealt, unsure)
+def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True) -> bool:
+    """Whether two different threads, one at each access, may touch one element; `unsure` where the search takes too long."""
+    return _found(*_difference(a, b, launch), unsure)
 
 
 def _found(unknowns: list[_Unknown4], shift: int, unsure: bool) -> bool:
@@ -492,11 +437,11 @@ def _found(unknowns: list[_Unknown4], shift: int, unsure: bool) -> bool:
 _Unknown4 = tuple[int, int, int, bool]  # coefficient, least, greatest, whether it tells threads apart
 
 
-def _difference(a: Reach, b: Reach, launch: Launch, iterations: bool, besides: str = "") -> tuple[list[_Unknown4], int]:
-    """By how much two accesses differ: unknowns, of all axes `besides` one, and a number."""
+def _difference(a: Reach, b: Reach, launch: Launch) -> tuple[list[_Unknown4], int]:
+    """By how much two accesses differ: unknowns and a number."""
     left, right = dict(a.form.terms), dict(b.form.terms)
     unknowns: list[_Unknown4] = []
-    for axis in (x for x in "xyz" if x != besides):
+    for axis in "xyz":
         whole = Digit("global", axis)
         parts = [Digit("thread", axis), Digit("block", axis)]
         split = any(d in left or d in right for d in parts)
@@ -504,31 +449,8 @@ def _difference(a: Reach, b: Reach, launch: Launch, iterations: bool, besides: s
             left, right = _expanded(left, axis, launch), _expanded(right, axis, launch)
         for digit in parts if split else [whole]:
             unknowns.extend(_pair(left.pop(digit, 0), right.pop(digit, 0), a.ranges[digit], b.ranges[digit], True))
-    if iterations:
-        for one, two in zip(*([d for d in r.ranges if d.kind == "loop"] for r in (a, b)), strict=True):
-            unknowns.extend(_pair(left.pop(one, 0), right.pop(two, 0), a.ranges[one], b.ranges[two], True))
     unknowns.extend(_loops(left, right, a.ranges, b.ranges))
     return unknowns, a.form.constant - b.form.constant
-
-
-def _difference_of_rows(a: Reach, b: Reach, launch: Launch) -> tuple[list[_Unknown4], int] | None:
-    """The difference of two accesses in loops that deal out alike, with that of their variables, which is not 0 for two threads that only
-    differ in the digit by which is dealt; None for others."""
-    one, two = a.row, b.row
-    if one is None or two is None or (one.factor, one.digit, one.deal) != (two.factor, two.digit, two.deal):
-        return None
-    axis, kind = one.digit.axis, one.digit.kind
-    left, right = dict(one.rest.terms), dict(two.rest.terms)
-    other = {"thread": Digit("block", axis), "block": Digit("thread", axis)}.get(kind)  # of a global index there is none
-    if any(Digit(k, axis) in terms and Digit(k, axis) != other for k in ("thread", "block", "global") for terms in (left, right)):
-        return None
-    unknowns: list[_Unknown4] = [(one.factor, one.low - two.high, one.high - two.low, True)]
-    if other is not None:
-        unknowns.extend(_pair(left.pop(other, 0), right.pop(other, 0), a.ranges[other], b.ranges[other], True))
-    elsewhere, shift = _difference(
-        replace(a, form=Form(0, tuple(left.items()))), replace(b, form=Form(0, tuple(right.items()))), launch, False, axis
-    )
-    return [*unknowns, *elsewhere], shift + one.rest.constant - two.rest.constant
 
 
 def _loops(left: dict[Digit, int], right: dict[Digit, int], a: Ranges, b: Ranges) -> Iterator[_Unknown4]:

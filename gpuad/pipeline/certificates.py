@@ -7,7 +7,7 @@ each kernel and the numbers of its launch, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ..accumulate.fixed_point import DIGIT_BITS, DIGITS
@@ -16,10 +16,10 @@ from ..affine.certificate import Run, Zero, meeting, refused
 from ..affine.fixed_point_certificate import summed_otherwise
 from ..affine.instances import Shape
 from ..affine.relations import is_installed
-from ..ir.nodes import Block, Buffer, Kernel, Store, Var
+from ..ir.nodes import Block, Buffer, Kernel, Stmt, Store, Var
 from ..ir.rewrite import walk_stmts
 from ..runtime.base import Dim3
-from .adjoint import Adjoint
+from .adjoint import Adjoint, Inspected
 from .calls import Call
 from .inspectors import is_injective, one_by_one
 from .pattern import Parameter, Variant
@@ -33,7 +33,7 @@ _DEEP = "the kernel is nested too deeply"
 
 
 def run_of(
-    adjoint: Adjoint,
+    adjoint: Inspected,
     call: Call,
     body: Block,
     parameters: Iterable[Parameter] = (),
@@ -67,6 +67,15 @@ def conflicting(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
         return meeting(run_of(adjoint, call, adjoint.layout.body), asked) if asked and is_installed() else frozenset(asked)
     except RecursionError:
         return frozenset(asked)
+
+
+def may_collide(adjoint: Inspected, call: Call, buffer: Buffer, counts: Callable[[Stmt], bool], body: Block | None = None) -> bool:
+    """Whether two threads of the primal, or of a `body` in its place, may come to one element of a buffer by statements that count, as far
+    as isl knows."""
+    try:
+        return not is_installed() or bool(meeting(run_of(adjoint, call, adjoint.primal.body if body is None else body), [buffer], counts))
+    except RecursionError:
+        return True
 
 
 def certified(
@@ -153,4 +162,15 @@ def counted_apart(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
     return is_injective(adjoint, call, shadow) is not None
 
 
-__all__ = ["NO_ISLPY", "Numbers", "certified", "conflicting", "counted_apart", "in_fixed_point", "one_by_one", "run_of", "shadows_of"]
+__all__ = [
+    "NO_ISLPY",
+    "Numbers",
+    "certified",
+    "conflicting",
+    "counted_apart",
+    "in_fixed_point",
+    "may_collide",
+    "one_by_one",
+    "run_of",
+    "shadows_of",
+]

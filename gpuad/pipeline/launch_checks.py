@@ -15,19 +15,20 @@ from typing import Any
 import numpy as np
 
 from ..analysis.index_polynomials import evaluate, strides
-from ..analysis.injectivity import Launch, collision_free, footprints
+from ..analysis.injectivity import footprints
 from ..analysis.must_define import defines_before_use
 from ..analysis.races import Extent, proved_race, sure_access, sure_extents
 from ..errors import LaunchError, ShadowError, UnsupportedError
 from ..inspect.barrier_order import Access, hindrance, may_be_ordered
 from ..inspect.store_conflicts import StoreConflictInspector, contested, distinguishing_stores, is_plain_write
-from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
+from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Stmt, Store
 from ..ir.rewrite import walk_stmts
 from ..optimize.privatisation import tiles
 from ..runtime.base import Memory
 from .adjoint import Adjoint, Inspected
 from .adjoint_memory import copied, fingerprint
 from .calls import Call
+from .certificates import may_collide
 
 
 def check_device(call: Call) -> None:
@@ -294,29 +295,30 @@ def check_races(adjoint: Inspected, call: Call) -> None:
 
 def doubtful_stores(adjoint: Inspected, call: Call) -> list[Buffer]:
     """The shadowed buffers to whose elements two threads may store different values, or in which different atomics may meet."""
-    numbers = call.numbers(adjoint.primal)
     mixed = {getattr(s, "buffer", None) for s in walk_stmts(adjoint.primal.body) if id(s) in adjoint.mixed}
-    stored = [b for b in _stored(adjoint) if not collision_free(adjoint.primal.body, [b], numbers, _WRITES, atomics=False)]
+    stored = [b for b in _stored(adjoint) if may_collide(adjoint, call, b, is_plain_write)]
     return [b for b in adjoint.primal.buffers if b in stored or b in mixed]
 
 
 def stored_alike(adjoint: Inspected, call: Call) -> frozenset[Buffer]:
     """The shadowed buffers to one element of which two threads may store one same value, which is no fault: the one that comes first takes
     its adjoint."""
-    numbers = call.numbers(adjoint.primal)
-    return frozenset(b for b in adjoint.primal.buffers if b in adjoint.activity.shadowed and _may_be_alike(adjoint, b, numbers))
+    return frozenset(b for b in adjoint.primal.buffers if b in adjoint.activity.shadowed and _may_be_alike(adjoint, call, b))
 
 
-def _may_be_alike(adjoint: Inspected, buffer: Buffer, numbers: Launch) -> bool:
-    body = adjoint.primal.body
-    if not any(is_plain_write(s) and s.buffer == buffer for s in walk_stmts(body)):
+def _may_be_alike(adjoint: Inspected, call: Call, buffer: Buffer) -> bool:
+    if not any(is_plain_write(s) and s.buffer == buffer for s in walk_stmts(adjoint.primal.body)):
         return False
-    if collision_free(body, [buffer], numbers, _WRITES, atomics=False):
+    if not may_collide(adjoint, call, buffer, is_plain_write):
         return False
     if not contested(adjoint.primal, [buffer]):
         return True
     kinds = distinguishing_stores(adjoint.primal, buffer)
-    return not all(any(collision_free(way, [buffer], numbers, (Store,)) for way in ways) for ways in kinds)
+    return not all(any(not may_collide(adjoint, call, buffer, _is_store, way) for way in ways) for ways in kinds)
+
+
+def _is_store(stmt: Stmt) -> bool:
+    return isinstance(stmt, Store)
 
 
 _WRITES = (Store, Accumulate, Atomic)

@@ -20,7 +20,8 @@ from shared_cases import SHARED, WARPS
 
 import gpuad
 from gpuad import Active, Duplicated, UnsupportedError, api, pipeline
-from gpuad.analysis.injectivity import Launch, collision_free
+from gpuad.affine.certificate import Run, meeting
+from gpuad.affine.instances import Shape
 from gpuad.errors import LaunchError
 from gpuad.ir.nodes import Accumulate, How, Take
 from gpuad.ir.rewrite import walk_stmts
@@ -353,7 +354,7 @@ def test_rows_on_random_geometries(name: str) -> None:
         grid, block = (tuple(int(v) for v in (*r.integers(1, 5, 2), 1)) for _ in range(2))
         numbers = tuple(int(v) for v in (r.integers(1, 12), r.integers(1, 40), r.integers(0, 3), r.integers(1, 3)))
         scalars = dict(zip(kernel.scalars, numbers, strict=True))
-        alone = collision_free(kernel.body, [y], Launch(grid, block, scalars))  # type: ignore[arg-type]
+        alone = not meeting(Run(kernel.body, Shape(grid, block, scalars), frozenset()), [y])  # type: ignore[arg-type]
         apart = not owners_meet(name, grid, block, numbers)  # type: ignore[arg-type]
         assert not alone or apart, (grid, block, numbers)
         proved, right = proved + alone, right + apart

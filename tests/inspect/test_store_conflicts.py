@@ -14,7 +14,7 @@ from gpuad.runtime.reference import Reference
 
 N = 6
 BODIES = {
-    "push": "y[(i + m) % n] = x[i] * x[i];",  # nothing but numbers
+    "push": "y[((i + m) % n) ^ 1] = x[i] * x[i];",  # nothing but numbers, of which isl has no words
     "index": "y[at[i]] = x[i] * x[i];",
     "real": "y[c > 0.5 ? i : 0] = x[i] * x[i];",
     "flag": "y[wide ? i : 0] = x[i] * x[i];",
