@@ -8,7 +8,7 @@ that others made before keeps its own flag, and so does what is no array of NumP
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from threading import RLock, get_ident
 from typing import Any
 
@@ -27,7 +27,7 @@ class Locks:
 
     def __init__(self) -> None:
         self.thread = 0
-        self._arrays: dict[int, Array] = {}  # each after the arrays behind it
+        self._arrays: dict[int, Array] = {}
         self._open: dict[int, Array] = {}  # views of owners, through which gpuad writes
         self._fixed: dict[int, Array] = {}  # read-only before anything was locked here
         self._writable_owners: dict[int, Array] = {}  # owners that stay writable behind views that are locked
@@ -85,20 +85,20 @@ class Locks:
         """An array may be written from here on, by itself and by whichever view was locked. Gives what was locked."""
         with _GUARD:
             made = not array.flags.writeable and self.has(array)
-            opened = {key: a for key, a in self._arrays.items() if np.may_share_memory(a, array)}
-            for key, a in opened.items():
+            opened = [a for a in self._arrays.values() if np.may_share_memory(a, array)]
+            for a in _owners_first(opened):
                 if not _elsewhere(self, a):
                     a.flags.writeable = True
-                    del self._arrays[key]
+                    del self._arrays[id(a)]
             if made and not array.flags.writeable and _can_be_unlocked(array, {}):
                 array.flags.writeable = True
-            return [*opened.values(), *([array] if made else [])]
+            return [*opened, *([array] if made else [])]
 
     def release(self) -> list[Array]:
         """Lets all arrays go. Gives those that someone else has made writable while they were locked."""
         with _GUARD:
             known = [a for a in self._arrays.values() if a.flags.writeable]
-            for a in sorted(self._arrays.values(), key=lambda a: sum(1 for _ in _behind(a))):
+            for a in _owners_first(self._arrays.values()):
                 if not self._hand_over(a):
                     a.flags.writeable = True
             if self in held:
@@ -169,6 +169,11 @@ def _behind(array: Array) -> Iterator[Array]:
     while isinstance(array.base, np.ndarray):
         array = array.base
         yield array
+
+
+def _owners_first(arrays: Iterable[Array]) -> list[Array]:
+    """Each after the arrays behind it, without which it cannot be made writable: one that was opened and locked again came last."""
+    return sorted(arrays, key=lambda a: sum(1 for _ in _behind(a)))
 
 
 def _elsewhere(own: Locks, array: Array) -> Locks | None:

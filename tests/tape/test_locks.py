@@ -71,6 +71,24 @@ def test_a_write_after_the_last_operation(rounds: int, check: str | None) -> Non
     np.testing.assert_array_equal(X.shadow, [0, 4, 6])
 
 
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_halves_opened_in_turn(rounds: int) -> None:
+    """The owner was locked again for one half after the other half was: that could not be opened any more."""
+    x, w, tape = numbers(), np.full(4, 2.0), Tape()
+    X, first, second = Duplicated(x), x[:4], x[4:]
+    for _ in range(rounds):
+        x[...] = numbers()
+        with tape:
+            TIMES[1, 4](X[:4], w, 4)
+            for half in (first, second, first):
+                tape.overwrites(half)
+                half[...] = 1.0
+                SQUARE[1, 4](X[4:] if half is second else X[:4], 4)
+        X.shadow[...] = 0
+        tape.reverse({X: np.ones(N)}, allow_unused=True)
+        assert x.tolist() == [1.0] * N and x.flags.writeable and first.flags.writeable and second.flags.writeable
+
+
 @pytest.mark.parametrize("check", [None, "exact"])
 def test_a_view_of_before_writes_after_the_last_operation(check: str | None) -> None:
     """Of which the array knows nothing; small arrays are compared in a first recording."""
