@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuad.runtime import allocation
+
 _SET_HANDLER, _GET_HANDLER = 304, 305  # the places of PyDataMem_SetHandler and -GetHandler in NumPy's table, part of its stable interface
 _MALLOC = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _CALLOC = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
@@ -51,15 +53,21 @@ class Counter:
 
 @contextlib.contextmanager
 def counted() -> Iterator[Counter]:
-    """Within it every array that NumPy makes in this thread is counted. Arrays made within it may outlive it."""
+    """Within it every array that NumPy makes in this thread is counted, and what a tape maps. Arrays made within it may outlive it."""
     counter, capsule = _counting()
-    swap = _function(_SET_HANDLER, ctypes.py_object, ctypes.py_object)
-    before = swap(capsule)
+    swap, mapped = _function(_SET_HANDLER, ctypes.py_object, ctypes.py_object), allocation.pages
+
+    def pages(nbytes: int) -> Any:
+        counter.sizes.append(nbytes)
+        return mapped(nbytes)
+
+    before, allocation.pages = swap(capsule), pages
     counter.clear()
     try:
         yield counter
     finally:
         swap(before)
+        allocation.pages = mapped
 
 
 def _function(place: int, *types: Any) -> Any:

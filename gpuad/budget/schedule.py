@@ -13,6 +13,7 @@ Walther's binomial schedule; where it takes less, segments grow at the leaves (m
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -75,8 +76,8 @@ class Chain:
 
     def __init__(self, units: int, kept: Callable[[int], int], spared: bool) -> None:
         self.units, self.kept, self.spared = units, kept, int(spared)
-        self.costs: list[list[int]] = []
-        self.splits: list[list[int]] = []  # 0: the last units are kept
+        self.costs: list[array[int]] = []
+        self.splits: list[array[int]] = []  # 0: the last units are kept
 
     def cost(self, slots: int, length: int) -> int:
         """Units that are run to reverse `length` of them from a state that is there; of those that are kept, too."""
@@ -86,7 +87,7 @@ class Chain:
         """After how many units a checkpoint is stored first; 0 if the last `kept` are kept without one."""
         return self._row(slots)[1][length]
 
-    def _row(self, slots: int) -> tuple[list[int], list[int]]:
+    def _row(self, slots: int) -> tuple[array[int], array[int]]:
         while len(self.costs) <= slots:
             self._add_row()
         return self.costs[slots], self.splits[slots]
@@ -94,7 +95,7 @@ class Chain:
     def _add_row(self) -> None:
         slots = len(self.costs)
         above = self.costs[slots - 1] if slots else None
-        most, row, splits, j = max(self.kept(slots), 1), [0], [0], 1
+        most, row, splits, j = max(self.kept(slots), 1), array("i", [0]), array("i", [0]), 1
         for length in range(1, self.units + 1):
             best, split = length - self.spared + row[max(length - most, 0)], 0
             if above is not None and most < length:

@@ -27,7 +27,7 @@ def clear_together(array: Any) -> bool:
     if not isinstance(array, np.ndarray) or array.nbytes < LARGE:
         return False
     item = clearing_item(array)
-    return item is not None and _compiles() and Batch([item], default_workers())() is None
+    return item is not None and _compiles() and Batch(np.array([item], np.int64), default_workers())() is None
 
 
 @cache

@@ -1,10 +1,19 @@
-"""The gate through which gpuad's own arrays of NumPy are made, so that a test can let one fail. CuPy's come from its allocator."""
+"""How gpuad's own arrays of NumPy are made, through a gate, so that a test can let one fail. CuPy's come from its allocator."""
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ir.dtypes import Array
 
 gates: list[Callable[[int], None]] = []
+_OWN = 1 << 17  # bytes; the C library maps such requests as well, until the first of them is freed
+_HUGE = 1 << 22  # bytes from which on huge pages are asked for, as NumPy does
+_PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 
 
 def asked(nbytes: int) -> None:
@@ -13,4 +22,25 @@ def asked(nbytes: int) -> None:
         gate(nbytes)
 
 
-__all__ = ["asked", "gates"]
+def mapped(length: int, dtype: Any) -> Array:
+    """A flat array of zeros in pages of its own, if it is large: they go back to the system with the array. The C library's heap would
+    keep many of them where arrays come and go, beyond what a tape was allowed. MemoryError if there are none."""
+    nbytes = length * np.dtype(dtype).itemsize
+    asked(nbytes)
+    if nbytes < _OWN:
+        return np.zeros(length, dtype)
+    return np.frombuffer(pages(nbytes), dtype)
+
+
+def pages(nbytes: int) -> mmap.mmap:
+    """Memory from the system. MemoryError if there is none."""
+    try:
+        found = mmap.mmap(-1, nbytes, **_PRIVATE)
+    except OSError as error:
+        raise MemoryError(f"no {nbytes} bytes: {error}") from error
+    if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        found.madvise(mmap.MADV_HUGEPAGE)
+    return found
+
+
+__all__ = ["asked", "gates", "mapped", "pages"]

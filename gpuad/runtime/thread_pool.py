@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..codegen.cpu.helpers import POOL
 from .compiler import compiled
@@ -112,11 +113,12 @@ def clearing_item(target: Any) -> Item | None:
 
 
 class Batch:
-    """Items that are done by one call, in order. `workers`: how many threads may make a copy. Their memory is kept by who has the batch."""
+    """Items that are done by one call, in order: a row of `table` each, of int64. `workers`: how many threads may make a copy. Their memory
+    is kept by who has the batch."""
 
-    def __init__(self, items: Sequence[Item], workers: int) -> None:
+    def __init__(self, table: NDArray[np.int64], workers: int) -> None:
         self.workers = workers
-        self.table = np.array(items, np.int64)
+        self.table = table
         self.place = _address(self.table)
 
     def __call__(self) -> int | None:

@@ -19,7 +19,8 @@ from ..runtime.actions import Action, clearing, copying, perform_one
 from ..runtime.base import Argument, Dim3, Executor
 
 CHUNK = 1 << 20
-LARGE = 1 << 26  # chunks are no larger, so that no more than this is taken in vain, but for requests that are
+LARGE = 1 << 26  # chunks are no larger, but for requests that are
+GROWTH = 64  # of an arena by a chunk: what is taken in vain is less than 2 %
 ALIGN = 256
 
 
@@ -45,7 +46,7 @@ class Arena:
         while self.at < len(self.chunks) and self.used + size > self.chunks[self.at].size:
             self.at, self.used = self.at + 1, 0
         if self.at == len(self.chunks):
-            many = max(min(self.nbytes // 8, LARGE) // size, 1)  # of requests like this one, so that nothing is left over
+            many = max(min(self.nbytes // GROWTH, LARGE) // size, 1)  # of requests like this one, so that nothing is left over
             self.chunks.append(self.new(max(many * size, CHUNK)))
             self.allocations += 1
             self.used = 0

@@ -6,8 +6,11 @@ arguments, and on a CPU one call makes many of them (`runtime.thread_pool`). So 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import LaunchError
 from ..runtime.actions import Action, Clearing, Copying, named
@@ -20,9 +23,9 @@ _MOST = 1000  # threads; a launch in a batch has no more parts than 16 bits coun
 class Batched:
     """Several actions as one. They keep their memory alive."""
 
-    def __init__(self, actions: Sequence[Action], items: Sequence[Item], workers: int) -> None:
+    def __init__(self, actions: Sequence[Action], table: NDArray[np.int64], workers: int) -> None:
         self.actions = actions
-        self.batch = Batch(items, workers)
+        self.batch = Batch(table, workers)
 
     def __call__(self) -> None:
         """Does them. LaunchError where one fails for want of memory."""
@@ -34,15 +37,27 @@ class Batched:
 def batched(actions: Iterable[Action]) -> tuple[Action, ...]:
     """The actions with those as one that one call can do."""
     found: list[Action] = []
-    pairs = [(action, _item(action)) for action in actions]
-    for known, group in groupby(pairs, lambda pair: pair[1] is not None):
-        run = list(group)
-        natives = [native for action, _ in run if (native := _native(action)) is not None]
-        if known and natives and len(run) > 1:
-            workers = max(native.workers for native in natives)
-            found.append(Batched([action for action, _ in run], [item for _, item in run if item is not None], workers))
+    run: list[Action] = []
+    table = array("q")
+
+    def close() -> None:
+        natives = [native for action in run if (native := _native(action)) is not None]
+        if natives and len(run) > 1:
+            found.append(Batched(run.copy(), np.array(table).reshape(len(run), -1), max(native.workers for native in natives)))
         else:
-            found += [action for action, _ in run]
+            found.extend(run)
+        run.clear()
+        del table[:]
+
+    for action in actions:
+        item = _item(action)
+        if item is None:
+            close()
+            found.append(action)
+        else:
+            run.append(action)
+            table.extend(item)  # numbers of 8 bytes each, since programs are long
+    close()
     return tuple(found)
 
 

@@ -102,6 +102,7 @@ class Budget:
         self._prefers_stores, self._fits_stored = self._fits_stored, False
         self.stores, self.restarts = not scripted, restarts
         self.reruns: list[Rerun] = []
+        self.again: dict[Any, Rerun] = {}  # of a recipe, which turns of a loop share
         self.kept = Kept()
         self._done: Regions = {}
         self._pending: Regions = {}

@@ -13,6 +13,8 @@ from ..errors import BudgetError
 from .planner import Planner
 from .script import Script
 
+_RECORDS = 6 << 10  # bytes an operation; measured from 300 to 3,000 of them, by `benchmarks.budgets` too: 4 to 9 KB
+
 
 @dataclass(frozen=True)
 class Outlook:
@@ -29,6 +31,12 @@ class Outlook:
     moved: int
     seconds: float
     offloaded: int = 0
+
+    @property
+    def records(self) -> int:
+        """About the bytes of the host's memory that the tape's own notes on the program take, beside all arrays and beside the budget: on a
+        CPU the process grows by `peak` and these."""
+        return _RECORDS * self.operations
 
     def __str__(self) -> str:
         if not self.reruns:
@@ -106,7 +114,8 @@ class Prospects:
 
     def script_within(self, budget: int | float | str) -> Script | None:
         """What a reversal would follow. BudgetError where the budget is too small."""
-        return self.planner.best(self.plan(budget, 0.0).budget - self.others)
+        script = self.planner.best(self.plan(budget, 0.0).budget - self.others)
+        return None if script is None else self.planner.whole(script)
 
     def tradeoff(self, points: int, seconds: float) -> Tradeoff:
         """The curve of bytes against operations that run again."""

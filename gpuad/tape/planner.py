@@ -177,9 +177,11 @@ class Planner:
         return low
 
     def script(self, slots: int) -> Script:
-        """A sketch of the script with so many checkpoints beside the initial state."""
+        """A sketch of the script with so many checkpoints beside the initial state: what it comes to, without its items, since many are
+        made and looked at."""
         if slots not in self._scripts:
-            self._scripts[slots] = self._written(self._moves(slots), sketch=True)
+            found = self._written(self._moves(slots), sketch=True)
+            self._scripts[slots] = replace(found, forward={}, noted={}, reversal=[])
         return self._scripts[slots]
 
     def whole(self, script: Script) -> Script:

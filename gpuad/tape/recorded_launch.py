@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import pipeline
 from ..analysis.injectivity import Launch as Numbers
+from ..arguments.annotations import address
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store, Take
 from ..ir.rewrite import walk_stmts
@@ -52,18 +53,23 @@ class Launched:
     kept: Kept | None = None
     shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was stale before
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
-    given: dict[Stage, Action] = field(default_factory=dict, init=False)  # the launches of the reverse, if they are always the same
 
-    def reverse(self, finder: VersionFinder, stages: Sequence[Stage], moved: Mapping[int, Memory], pool: Pooled) -> list[Action]:
+    def reverse(
+        self, finder: VersionFinder, stages: Sequence[Stage], moved: Mapping[int, Memory], pool: Pooled, known: dict[Any, list[Action]]
+    ) -> list[Action]:
         """What runs the kernels of the reverse pass on the versions that they need, which `finder` puts together before; `moved`: shadows
-        that live elsewhere, `pool`: the executor, with memory of the tape that is free again after this operation."""
+        that live elsewhere, `pool`: the executor, with memory of the tape that is free again after this operation. `known`: the launches of
+        this reversal by what they are given, since turns of a loop have versions in the same places again."""
         assert self.adjoint is not None
         own = bool(self.adjoint.layout.scratch) or any(stage.fixed is not None for stage in stages)
         partials = [array for stage in stages for array in stage.partials]
-        same = not (self.uses or moved or self.logs or own or partials or self.call.bound.width > 1)
-        if same and all(stage in self.given for stage in stages):
-            return [self.given[stage] for stage in stages]
         states = [self.state(finder, moved) for _ in range(self.call.bound.width)]
+        key = None
+        if not (moved or self.logs or own or partials or len(states) > 1):
+            memories = [m for part in (states[0].primals, states[0].entries) for m in part.values() if isinstance(m, Memory)]
+            key = id(self), *map(id, stages), *((address(m.root), m.offset) for m in memories)
+            if key in known:
+                return known[key]
         if own:
             return [self._by_python(stages, state, pool, width) for width, state in enumerate(states)]
         for array in dict.fromkeys(partials):
@@ -71,8 +77,8 @@ class Launched:
             for state in states:  # one after the other
                 state.scratch[array] = memory
         found = [self._prepared(stage, state, width) for width, state in enumerate(states) for stage in stages]
-        if same:
-            self.given.update(zip(stages, found, strict=True))
+        if key is not None:
+            known[key] = found
         return found
 
     def _prepared(self, stage: Stage, state: State, width: int) -> Action:

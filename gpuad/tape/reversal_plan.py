@@ -152,6 +152,7 @@ class Reversal:
         owners: list[tuple[str, str]] = []
         versions = Versions()
         assembled, scratch = 0, {}
+        known: dict[Any, list[Action]] = {}
         for finder, time, operation in self.moments(doing, versions, scripted):
             step, before = steps.get(time), finder.assembled
             owners += [_AGAIN] * (len(doing.actions) - len(owners))
@@ -159,7 +160,7 @@ class Reversal:
             self.transient.reset()
             if step is not None:
                 doing.actions += step.begin()
-                doing.actions += self.adjoint(operation, step, finder, pools)
+                doing.actions += self.adjoint(operation, step, finder, pools, known)
             owners += [(operation.name, operation.where)] * (len(doing.actions) - len(owners))
             assembled += finder.assembled - before
             if self.transient.taken:
@@ -234,14 +235,16 @@ class Reversal:
         steps[-1] = last_step(stale)
         return steps
 
-    def adjoint(self, operation: Operation, step: Step, finder: VersionFinder, pools: Sequence[Pooled]) -> list[Action]:
-        """What runs the adjoint of an operation."""
+    def adjoint(
+        self, operation: Operation, step: Step, finder: VersionFinder, pools: Sequence[Pooled], known: dict[Any, list[Action]]
+    ) -> list[Action]:
+        """What runs the adjoint of an operation. `known`: the launches that there are already."""
         if isinstance(operation, Foreign):
             return operation.reverse()
         if isinstance(operation, Ruled):
             return [operation.reverse(finder)]
         assert isinstance(operation, Launched)
-        return operation.reverse(finder, step.stages, step.moved, pools[operation.call.exact]) if step.stages else []
+        return operation.reverse(finder, step.stages, step.moved, pools[operation.call.exact], known) if step.stages else []
 
     def restored(self, versions: Versions) -> list[Action]:
         """What puts the state before the recording back."""

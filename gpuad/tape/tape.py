@@ -37,7 +37,7 @@ from ..ir.dtypes import shadow_dtype
 from ..pipeline import Call, executor_of
 from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import ByPython, perform
-from ..runtime.allocation import asked
+from ..runtime.allocation import asked, mapped
 from ..runtime.base import Memory, owner_of
 from . import export
 from .account import Account, account
@@ -173,7 +173,7 @@ class Tape(Seeding, Repeating):
         """Memory of the tape: all that it has, but for arrays that operations make, comes from here."""
         executor = executor_of(self._library)
         self._streams.owning(executor)
-        return self.memory.took(kind, executor.zeros(size, dtype))
+        return self.memory.took(kind, mapped(size, dtype) if executor.stream() is None else executor.zeros(size, dtype))
 
     def _bytes(self, size: int, kind: Kind = Kind.checkpoint) -> Any:
         made, stream = self._zeros(size, np.dtype(np.uint8), kind), executor_of(self._library).stream()
@@ -426,9 +426,11 @@ class Tape(Seeding, Repeating):
                     step.check = None
             augmented = adjoint.augmented if adjoint is not None else None
             if self.within is not None:
-                rerun = launch_again(recipe, operation, self.read_again(operation.kernel, recipe.primal, call))
-                rerun.scratch = 0 if self.doing.dry else self.within.stacks(operation)
-                self.within.coming(rerun, (operation.kernel, step.line))
+                if recipe not in self.within.again:
+                    read = self.read_again(operation.kernel, recipe.primal, call)
+                    self.within.again[recipe] = launch_again(recipe, operation, read)
+                scratch = 0 if self.doing.dry else self.within.stacks(operation)
+                self.within.coming(replace(self.within.again[recipe], scratch=scratch), (operation.kernel, step.line))
             logs = self._logs(adjoint, call) if augmented is not None and adjoint is not None else None
             if logs is not None:
                 operation = replace(operation, logs=logs)

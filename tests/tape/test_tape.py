@@ -261,7 +261,7 @@ def test_the_same_program_again_allocates_nothing(made: Any) -> None:
     for number in range(3):
         u.primal[...], v.primal[...], counter[...] = values(), values() + 1, 0
         w.primal[...] = w.shadow[...] = u.shadow[...] = v.shadow[...] = 0
-        with pipeline.executor_for_tests(executor), counted(executor) as lengths:
+        with pipeline.executor_for_tests(executor), counted() as lengths:
             with tape:
                 program()
                 if number:
