@@ -14,8 +14,9 @@ _SHARE = 0.02  # of the peak, below which nothing is said
 
 
 def advice(measured: Measured) -> tuple[str, ...]:
-    """Sentences for all programs of a profile."""
-    found = [hint for program in measured.programs for hint in _of_program(measured, program)]
+    """Sentences for all programs of a profile; of one that was recorded in several ways, for the last of them."""
+    programs = {program.title: program for program in measured.programs}.values()
+    found = [hint for program in programs for hint in _of_program(measured, program)]
     return tuple(text for _, text in sorted(found, key=lambda one: -one[0]))
 
 

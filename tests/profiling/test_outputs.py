@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import pickle
 import re
@@ -72,26 +73,36 @@ def test_the_pages_script_draws_bands_that_say_why(page: Path) -> None:
     assert "What would help most" in found["text"]
 
 
-def test_the_page_in_a_browser(page: Path) -> None:
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    with playwright.sync_playwright() as p:
-        try:
-            browser = p.chromium.launch()
-        except playwright.Error as error:
-            pytest.skip(f"needs headless Chromium: {str(error).splitlines()[0]}")
-        tab = browser.new_page(offline=True)
-        errors: list[str] = []
-        tab.on("pageerror", lambda error: errors.append(str(error)))
-        tab.goto(page.as_uri())
-        assert tab.get_attribute("body", "data-ready") == "yes" and not errors
-        band = tab.locator(".band[data-band=density]").last
-        box = band.bounding_box()
-        assert box is not None and box["width"] > 50 and box["height"] > 5
-        tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] - 2)
-        assert tab.locator("#tip").is_visible()
-        tab.locator("input[type=range]").first.fill("0")
-        assert "run again" in tab.locator(".says").first.inner_text()
-        browser.close()
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+QUIET = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--proxy-server=127.0.0.1:9", "--window-size=1280,900",
+)  # fmt: skip
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs headless Chromium: chromium, chromium-browser or google-chrome on the path")
+def test_the_page_in_a_browser(page: Path, tmp_path: Path) -> None:
+    """Laid out and shown: what is under the pointer says why it is held, and the slider draws what a budget would hold."""
+    driven = tmp_path / "driven.html"
+    script = (HERE / "page_drive.js").read_text(encoding="utf-8")
+    driven.write_text(page.read_text(encoding="utf-8").replace("</body>", f"<script>{{{script}}}</script></body>"), encoding="utf-8")
+    assert BROWSER is not None
+    command = [BROWSER, *QUIET, f"--user-data-dir={tmp_path / 'browser'}", "--dump-dom", driven.as_uri()]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    found = json.loads(html.unescape(re.findall(r'<pre id="driven">(.*?)</pre>', run.stdout, re.DOTALL)[0]))
+    assert found["ready"] == "yes" and not found["errors"] and found["wide"]
+    assert all(band["seen"] and band["inside"] and band["gone"] for band in found["column"])
+    said = {band["says"][0]: band["says"] for band in found["column"]}
+    assert {"density (saved)", "other (saved)", "density (primal, the caller's)", "density.shadow (shadow, the caller's)"} <= said.keys()
+    _, reason, now, moment = said["density (saved)"]
+    assert re.search(r"needed by react \(profiled.py:\d+; .*:4:\d+\), overwritten by react \(profiled.py:\d+; .*:4:\d+\)", reason)
+    assert "KiB" in now and "times" in now and moment.startswith("moment ")
+    order = [band["says"][0] for band in found["column"]]
+    assert order[-1].endswith("(primal, the caller's)")  # what is always there lies below
+    *within, last = found["budgets"]
+    assert last["says"].startswith("As it was") and last["line"] is None
+    assert len(within) >= 3 and len({b["says"] for b in within}) == len(within)
+    assert "run again" in within[0]["says"] and all(b["says"].startswith("Budget ") and b["line"] - 1 <= b["top"] for b in within)
 
 
 # --- the trace -------------------------------------------------------------------------------------------------------------------------
