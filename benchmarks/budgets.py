@@ -1,14 +1,16 @@
 """`python -m benchmarks.budgets --peers PYTHON`: time loops under byte budgets, beside JAX and PyTorch, at equal bytes and at equal time.
 
 Wave and Fisher-KPP on a square, gradients with respect to the initial field and a map. gpuad runs under a list of budgets;
-`budget_peers` runs the others by another interpreter, in an environment of its own. Bytes are what is added to the caller's arrays; seconds
-are of the CPU, since these hang less on what else runs, with the wall's beside them. Writes a record and a picture of time over bytes.
+`budget_run` does so, a process each, and `budget_peers` runs the others by another interpreter, in an environment of its own. Bytes are
+what is added to the caller's arrays, by each one's own account; seconds are of the CPU, since these hang less on what else runs, with the
+wall's beside them. Writes a record and a picture of time over bytes.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,99 +18,24 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-import gpuad
-from gpuad import BudgetError, Duplicated
+from . import records
 
-from . import records, resident
-from .budget_peers import clock, start
-
-SOURCE = r"""
-extern "C" __global__ void wave(float* older, const float* now, const float* speed, int n) {
-    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x < 1 || y < 1 || x >= n - 1 || y >= n - 1) return;
-    int i = y * n + x;
-    older[i] = 2.0f * now[i] - older[i] + speed[i] * (now[i - 1] + now[i + 1] + now[i - n] + now[i + n] - 4.0f * now[i]);
-}
-extern "C" __global__ void fisher(float* after, const float* before, const float* speed, int n) {
-    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x >= n || y >= n) return;
-    int i = y * n + x;
-    float u = before[i], v = u;
-    if (x > 0 && y > 0 && x < n - 1 && y < n - 1)
-        v = u + 0.2f * (before[i - 1] + before[i + 1] + before[i - n] + before[i + n] - 4.0f * u) + speed[i] * u * (1.0f - u);
-    after[i] = v;
-}
-"""
 SHARES = (5, 20, 100)
 Record = dict[str, Any]
 
 
-class Loop:
-    """A problem on one tape."""
-
-    def __init__(self, problem: str, n: int, steps: int, budget: int | None) -> None:
-        self.problem, self.n, self.steps = problem, n, steps
-        self.field, self.map = start(n)
-        self.fields = [Duplicated(np.zeros((n, n), np.float32), np.zeros((n, n), np.float32)) for _ in range(2)]
-        self.speed = Duplicated(self.map.copy(), np.zeros((n, n), np.float32))
-        self.kernel = gpuad.kernel(SOURCE, problem)
-        self.tape = gpuad.Tape(budget=budget)
-
-    def record(self) -> Duplicated:
-        """The program; what the loss is made of."""
-        for f in self.fields:
-            f.primal[...] = self.field if self.problem == "wave" or f is self.fields[0] else 0
-        now, other = self.fields
-        side = -(-self.n // 32), -(-self.n // 8)
-        with self.tape:
-            for _ in range(self.steps):
-                self.kernel[side, (32, 8)](other, now, self.speed, self.n)
-                now, other = other, now
-        return now
-
-    def run(self) -> None:
-        """A gradient."""
-        now = self.record()
-        self.speed.shadow.fill(0)
-        self.tape.reverse({now: now.primal})
-
-    def sums(self) -> list[float]:
-        """Of the gradients, by the initial field and by the map."""
-        fields = self.fields if self.problem == "wave" else self.fields[:1]
-        return [float(sum(f.shadow.sum(dtype=np.float64) for f in fields)), float(self.speed.shadow.sum(dtype=np.float64))]
-
-    def bits(self) -> bytes:
-        """The gradients themselves."""
-        return b"".join(p.shadow.tobytes() for p in (*self.fields, self.speed))
-
-
-def measured(problem: str, n: int, steps: int, budget: int | None, bits: bytes | None) -> tuple[Record, bytes]:
-    """A row for one budget: bytes predicted, taken, and of the process; runs again; seconds."""
-    resident.settle()
-    resident.forget()
-    before = resident.now()
-    loop = Loop(problem, n, steps, budget)
-    try:
-        loop.run()
-    except BudgetError as refused:
-        return {"budget": budget, "refused": f"at least {refused.smallest} bytes"}, b""
-    first = loop.tape.memory.most
-    loop.run()
-    times = clock(loop.run, 2)
-    outlook = loop.tape.plan() if budget is not None else None
-    row = {
-        "budget": budget, "bytes": loop.tape.memory.total, "first recording": first,
-        "predicted": outlook.peak if outlook else loop.tape.held().peak, "resident": resident.peak() - before,
-        "reruns": outlook.reruns if outlook else 0, "checkpoints": outlook.checkpoints if outlook else 0,
-        "equal bits": bits is None or loop.bits() == bits, "sums": loop.sums(), **times,
-    }  # fmt: skip
-    return row, loop.bits()
+def measured(problem: str, n: int, steps: int, budget: int) -> Record:
+    """The row of a budget (0: without one), by a process of its own."""
+    ask = [sys.executable, "-m", "benchmarks.budget_run", problem, str(n), str(steps), str(budget)]
+    run = subprocess.run(ask, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    row: Record = json.loads(run.stdout.splitlines()[-1])
+    return row
 
 
 def others(python: str, who: str, problem: str, n: int, steps: int) -> list[Record]:
     """The rows of a peer."""
     script = Path(__file__).with_name("budget_peers.py")
-    run = subprocess.run([python, str(script), who, problem, str(n), str(steps)], capture_output=True, text=True, check=False, timeout=900)
+    run = subprocess.run([python, str(script), who, problem, str(n), str(steps)], capture_output=True, text=True, check=False, timeout=1800)
     rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     return rows if run.returncode == 0 else [*rows, {"failed": records.without_places(run.stderr[-500:])}]
 
@@ -127,15 +54,17 @@ def compared(peer: Record, rows: Sequence[Record], at: Callable[[int], Record]) 
 
 def problem_record(problem: str, n: int, steps: int, peers: str | None) -> Record:
     """All of a problem."""
-    whole, bits = measured(problem, n, steps, None, None)
-    every = [whole, *(measured(problem, n, steps, whole["predicted"] // share, bits)[0] for share in SHARES)]
+    whole = measured(problem, n, steps, 0)
+    every = [whole, *(measured(problem, n, steps, whole["predicted"] // share) for share in SHARES)]
     found: Record = {"gpuad": every, "stored": whole["predicted"]}
     rows = [r for r in every if "refused" not in r]
+    for row in rows:
+        row["equal bits"] = row.pop("gradient") == whole.get("gradient", "")
     for who in ("jax", "torch") if peers else ():
         found[who] = others(peers or "", who, problem, n, steps)
         worth = _frontier([r for r in found[who] if "failed" not in r])
         for peer in worth:
-            peer |= compared(peer, rows, lambda limit: measured(problem, n, steps, limit, bits)[0])
+            peer |= compared(peer, rows, lambda limit: measured(problem, n, steps, limit))
             peer["same gradient"] = bool(np.allclose(peer["sums"], whole["sums"], rtol=2e-3))
     return found
 
