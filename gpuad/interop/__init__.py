@@ -7,6 +7,6 @@ as calls of compiled code.
 
 from .direct import Direct, direct, packer
 from .signature import Signature, read_signature
-from .split import Layout, Split, split_launch
+from .split import Layout, Split, separated, split_launch
 
-__all__ = ["Direct", "Layout", "Signature", "Split", "direct", "packer", "read_signature", "split_launch"]
+__all__ = ["Direct", "Layout", "Signature", "Split", "direct", "packer", "read_signature", "separated", "split_launch"]

@@ -16,6 +16,7 @@ import numpy as np
 from .. import pipeline
 from ..api import Kernel, check_flow_bare
 from ..arguments import BoundArgument
+from ..arguments.aliasing import hull
 from ..arguments.annotations import Duplicated, resolve
 from ..arguments.conversions import Place
 from ..errors import LaunchError, UnsupportedError
@@ -115,6 +116,19 @@ def _as(memory: Memory, dtype: np.dtype[Any] | None) -> Memory:
     return Memory(memory.root.view(dtype), memory.offset * memory.root.dtype.itemsize // dtype.itemsize)
 
 
+def separated(args: Sequence[Any], written: Collection[int]) -> list[Any]:
+    """The arrays and numbers of a call, by position; of arrays on one memory all but the first as copies, so that each has a shadow of its
+    own: a kernel only reads such, since what it overwrites (`written`) comes first and lies alone."""
+    found, places = list(args), list[tuple[int, int]]()
+    for k in sorted((k for k, x in enumerate(args) if hasattr(x, "strides") and x.size), key=lambda k: k not in written):
+        low, high = hull(found[k])
+        if any(low < end and start < high for start, end in places):
+            found[k] = found[k].copy()
+            low, high = hull(found[k])
+        places.append((low, high))
+    return found
+
+
 def split_launch(
     kernel: Kernel, active: Sequence[bool], grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0, left: Collection[int] = ()
 ) -> Split:
@@ -137,6 +151,7 @@ def _split(chosen: Kernel, active: tuple[bool, ...], call: Call, left: Collectio
     elements = chosen.shadow_types(kinds)
     adjoint = chosen.reverse_for(Pattern(elements, call.aliases(), analyse=pipeline.analysing()), call)
     check_flow_bare(chosen, adjoint, kinds, True)
+    pipeline.check_races(adjoint, call)
     primal = chosen.primal(call.aliases())
     call = replace(call, exact=adjoint.exact)
     full = _with_shadows(call, [None if e is None else dtype_of(e) for e in elements])

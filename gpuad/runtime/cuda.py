@@ -503,3 +503,10 @@ def on_foreign_stream(address: int, device: int | None = None) -> Iterator[None]
 
     with cupy.cuda.Device(device or 0), cupy.cuda.ExternalStream(address):
         yield
+
+
+def from_interface(array: Any) -> Any:
+    """The CuPy array on the memory of an object with `__cuda_array_interface__`."""
+    import cupy
+
+    return cupy.asarray(array)

@@ -19,7 +19,7 @@ CASES = {case.id: case for case in all_cases()}
 TWENTY = (
     "adam", "advection-advect_float_Limiter_VanLeer", "black_scholes-black_scholes_erf", "block_scan-scan", "brownian-dropout",
     "convolution-convolve_channels", "fdtd-update_e", "fdtd-update_h", "fisher_kpp", "gemm", "heat", "kepler-eccentric_anomaly",
-    "kepler-orbit", "local_volatility", "nbody-move", "recurrence-cumulative_product", "recurrence-iir", "recurrence-logistic_map",
+    "local_volatility", "nbody-move", "recurrence-cumulative_product", "recurrence-iir", "recurrence-logistic_map",
     "red_black", "relu_bias", "wave",
 )  # fmt: skip
 SIZES: dict[str, dict[str, int]] = {}

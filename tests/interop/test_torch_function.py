@@ -453,6 +453,10 @@ def test_refusals() -> None:
         function(SQUARE)(leaf(dtype=torch.float32), N)
     with pytest.raises(gpuad.LaunchError, match="overwrites is"):
         function(SQUARE, overwrites="both")
+    race = body("double* x", "if (i > 0) x[i] = 0.5 * x[i - 1];")
+    x = leaf()
+    with pytest.raises(gpuad.UnsupportedError, match="data race"):
+        function(race)(x, N)
     f = function(SQUARE)
     with gpuad.Tape(), pytest.raises(gpuad.TapeError, match="inside a tape"):
         f(leaf(), N)

@@ -35,7 +35,7 @@ FLOORS = (
     {"ops"},
     {"elementwise"},
     {"jit_kernels", "profiling"},
-    {"torch"},
+    {"jax", "torch"},
     {"testing"},
     {"tools"},
     {"pytest_plugin"},

@@ -1,0 +1,177 @@
+"""`gpuad.jax.function`: kernels of `kernels/` before JAX's own checker, donation by address, transforms, what is held and what is
+refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", reason="JAX is not installed: pip install 'gpuad[jax]'")
+
+import jax.numpy as jnp  # noqa: E402
+from framework_cases import TWENTY, described  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402
+
+import gpuad  # noqa: E402
+import gpuad.jax  # noqa: E402
+
+N = 300
+
+
+@pytest.fixture(autouse=True)
+def doubles() -> Iterator[None]:
+    """Double precision within a test."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def body(parameters: str, statement: str) -> Any:
+    guard = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { "
+    head = "#include <cuda_fp16.h>\n#include <cupy/complex.cuh>\n"
+    return gpuad.kernel(f'{head}extern "C" __global__ void k({parameters}, int n) {{ {guard}{statement} }} }}', "k")
+
+
+def function(k: Any, **more: Any) -> Any:
+    return gpuad.jax.function(k, grid=lambda n: (n + 127) // 128, block=128, **more)
+
+
+SQUARE = body("double* x", "x[i] = x[i] * x[i];")
+SCALE = body("const double* x, double* y, double a", "y[i] = a * x[i];")
+PRODUCT = body("const double* a, const double* b, double* y", "y[i] = a[i] * b[i];")
+
+
+def values(n: int = N, seed: int = 0) -> Any:
+    return jnp.asarray(np.random.default_rng(seed).normal(size=n))
+
+
+@pytest.mark.parametrize("name", TWENTY)
+def test_check_grads_in_both_modes_under_jit(name: str) -> None:
+    d = described(name)
+    f = gpuad.jax.function(d.kernel, grid=d.grid, block=d.block, shared_mem=d.shared_mem)
+
+    @jax.jit
+    def call(*free: Any) -> Any:
+        return f(*{**d.arguments, **dict(zip(d.active, free, strict=True))}.values())
+
+    check_grads(call, tuple(jnp.asarray(d.arguments[n]) for n in d.active), order=1, modes=("fwd", "rev"), atol=1e-5, rtol=1e-5)
+
+
+def test_a_donated_input_is_changed_in_place() -> None:
+    f = function(SQUARE)
+    donating, keeping = jax.jit(lambda x: f(x, N), donate_argnums=0), jax.jit(lambda x: f(x, N))
+    x = values() + 0
+    at, before = x.unsafe_buffer_pointer(), np.array(x)
+    y = keeping(x)
+    assert y.unsafe_buffer_pointer() != at and np.array_equal(x, before)
+    y = donating(x)
+    assert y.unsafe_buffer_pointer() == at and x.is_deleted() and np.array_equal(y, before**2)
+
+
+def test_what_lies_between_is_what_an_adjoint_reads() -> None:
+    """The residuals of a pullback: of `a * b` those that it multiplies with, of a scaling by a constant none but the constant."""
+    a, b = values(), values(seed=1)
+    product, scale = function(PRODUCT, outputs={"y": "a"}), function(SCALE, outputs={"y": "x"})
+
+    def read(f: Any, *args: Any) -> set[str]:
+        jaxpr = jax.make_jaxpr(lambda *args: jax.vjp(f, *args)[1](jnp.ones(N)))(*args)
+        (reverse,) = (e for e in jaxpr.eqns if e.primitive.name == "gpuad_reverse")
+        return {str(v) for v in reverse.invars if v in jaxpr.jaxpr.invars}
+
+    assert len(read(lambda a, b: product(a, b, N), a, b)) == 2
+    assert len(read(lambda a: product(a, b, N), a)) == 0, "the gradient of `a` reads `b` alone"
+    assert len(read(lambda x: scale(x, 2.0, N), a)) == 0
+
+
+def test_saved_bytes_are_outputs() -> None:
+    counted = gpuad.kernel(
+        'extern "C" __global__ void k(const double* x, double* y, int* count, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; '
+        "if (i < n && x[i] > 0) { int at = atomicAdd(count, 1); y[at] = x[i] * x[i]; } }",
+        "k",
+    )
+    f = function(counted, outputs={"y": "x", "count": 1})
+    x = values()
+    loss = lambda x: f(x, N)[0].sum()  # noqa: E731
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(x), np.where(x > 0, 2 * x, 0))
+    launches = [e for e in jax.make_jaxpr(jax.grad(loss))(x).eqns if e.primitive.name == "gpuad_launch"]
+    assert [str(v.aval) for v in launches[0].outvars] == ["float64[300]", "int32[1]", f"int32[{3 * 128}]"]
+
+
+def test_transforms() -> None:
+    f = function(PRODUCT, outputs={"y": "a"})
+    a, b = values(5), values(5, 1)
+    of_a = lambda a: f(a, b, 5)  # noqa: E731
+    np.testing.assert_allclose(jax.jacrev(of_a)(a), np.diag(b))
+    np.testing.assert_allclose(jax.jacfwd(of_a)(a), np.diag(b))
+    many = jnp.stack([a, 2 * a, 3 * a])
+    np.testing.assert_allclose(jax.vmap(of_a)(many), many * b)
+    np.testing.assert_allclose(jax.vmap(jax.grad(lambda a: (of_a(a) ** 2).sum()))(many), 2 * many * b * b)
+    np.testing.assert_allclose(jax.grad(lambda m: (jax.vmap(of_a)(m) ** 2).sum())(many), 2 * many * b * b)
+    np.testing.assert_allclose(jax.grad(lambda m: (jax.vmap(of_a, in_axes=1)(m) ** 2).sum())(many.T), (2 * many * b * b).T)
+    np.testing.assert_allclose(jax.grad(jax.checkpoint(lambda a: (of_a(of_a(a)) ** 2).sum()))(a), 2 * a * b**4)
+    np.testing.assert_allclose(f(a, a, 5), a * a)
+    np.testing.assert_allclose(jax.grad(lambda a: f(a, a, 5).sum())(a), 2 * a)
+    with pytest.raises(NotImplementedError, match="gpuad_reverse"):
+        jax.hessian(lambda a: f(a, a, 5).sum())(a)
+
+
+def test_scan() -> None:
+    f = function(SQUARE)
+    x = values(4) * 0.5
+    loss = lambda x: jax.lax.scan(lambda x, _: (f(x, 4), None), x, length=3)[0].sum()  # noqa: E731
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(x), 8 * x**7, rtol=1e-12)
+
+
+def test_numbers_by_value() -> None:
+    f = function(SCALE, outputs={"y": "x"})
+    x = values()
+    assert jnp.allclose(jax.jit(jax.grad(lambda a: f(x, a, N).sum()))(2.0), x.sum())
+    assert jax.grad(lambda a: f(x, a, N).sum())(jnp.float32(2.0)).dtype == jnp.float32
+    with pytest.raises(gpuad.LaunchError, match="static_argnums"):
+        jax.jit(lambda x, n: f(x, 1.0, n))(x, N)
+    assert jnp.allclose(jax.jit(lambda x, n: f(x, 3.0, n), static_argnums=1)(x, N), 3 * x)
+
+
+def test_complex_conventions_are_jax_s() -> None:
+    k = body("const complex<double>* z, const complex<double>* w, complex<double>* y", "y[i] = z[i] * z[i] * conj(w[i]);")
+    f = function(k, outputs={"y": "z"})
+    z, w = values() + 1j * values(seed=1), values(seed=2) + 1j * values(seed=3)
+    loss = lambda y: (jnp.abs(y) ** 2).sum() + y.real[0]  # noqa: E731
+    ours = jax.grad(lambda z, w: loss(f(z, w, N)), argnums=(0, 1))(z, w)
+    theirs = jax.grad(lambda z, w: loss(z * z * w.conj()), argnums=(0, 1))(z, w)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b)
+    dot = (values(seed=4) + 1j, values(seed=5) + 2j)
+    ours, theirs = (jax.jvp(g, (z, w), dot)[1] for g in (lambda z, w: f(z, w, N), lambda z, w: z * z * w.conj()))
+    np.testing.assert_allclose(ours, theirs)
+
+
+def test_halves_and_integers() -> None:
+    k = body("const __half* x, __half* y, int* bin", "y[i] = x[i] * x[i]; bin[i] = i;")
+    f = function(k, outputs={"y": "x", "bin": "x"})
+    x = jnp.arange(8, dtype=jnp.float16)
+    y, bin_ = f(x, 8)
+    assert y.dtype == jnp.float16 and bin_.dtype == jnp.int32 and np.array_equal(bin_, np.arange(8))
+    dx = jax.grad(lambda x: f(x, 8)[0].sum())(x)
+    assert dx.dtype == jnp.float16 and np.array_equal(dx, 2 * x)
+    assert np.array_equal(jax.jvp(lambda x: f(x, 8)[0], (x,), (jnp.ones_like(x),))[1], 2 * x)
+
+
+def test_refusals_come_while_it_is_traced() -> None:
+    with pytest.raises(gpuad.LaunchError, match="its elements are not double"):
+        function(SQUARE)(jnp.ones(N, jnp.float32), N)
+    with pytest.raises(gpuad.LaunchError, match="takes 2 arguments"):
+        function(SQUARE)(values())
+    race = body("double* x", "if (i > 0) x[i] = 0.5 * x[i - 1];")
+    with pytest.raises(gpuad.UnsupportedError, match="data race"):
+        jax.jit(jax.grad(lambda x: function(race)(x, N).sum()))(values())
+    at = body("const double* x, const int* at, double* y", "y[at[i]] = x[i] * x[i];")
+    f = function(at, outputs={"y": "x"})
+    order = jnp.asarray(np.random.default_rng(0).permutation(N).astype(np.int32))
+    np.testing.assert_allclose(jax.grad(lambda x: f(x, order, N).sum())(values()), 2 * values())
+    with pytest.raises(Exception, match="two threads write"):  # which only the data say
+        jax.block_until_ready(jax.grad(lambda x: f(x, jnp.zeros(N, jnp.int32), N).sum())(values()))
