@@ -1,8 +1,8 @@
 """Copies and clearings of a program as launches, where a launch beside them touches the same elements.
 
 A launch that overwrites an array comes after a copy of what is saved of it, and the shadow that it takes is cleared at the end. If a
-statement of the kernel surely comes to exactly these elements, each once, a kernel that does the copy in the same threads can be written,
-and that one may become a part of the launch (`fusion.chain`).
+statement of the kernel comes to these elements, a kernel that does the copy in the same threads can be written, and that one may become a
+part of the launch (`fusion.chain`). It takes the copy's place only if it is certified to do what the copy does.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from ..affine.certificate import Run
+from ..affine.copy_certificate import copies
+from ..affine.instances import Shape
+from ..affine.relations import is_installed
 from ..analysis.exact_coverage import surely
 from ..analysis.injectivity import Launch as Numbers
 from ..arguments.aliasing import hull
@@ -65,14 +69,17 @@ def _setting(target: Any, value: Any, model: Link) -> Link | None:
     """An array set to a number."""
     if not _is_dense(target):
         return None
-    for stmt, memory, _ in _touching(model, target):
+    for stmt, memory, first in _touching(model, target):
         number = np.asarray(value).astype(memory.root.dtype)[()]
         if number.tobytes().strip(b"\0") == b"":
-            kernel = _made(("set", id(stmt), ""), model, lambda s=stmt: setting_like(model.kernel, s, ""))
-            return Link(kernel, *model.geometry, model.arguments, True)
-        if memory.is_float:
-            kernel = _made(("set", id(stmt), "seed"), model, lambda s=stmt: setting_like(model.kernel, s, "seed"))
-            return Link(kernel, *model.geometry, [*model.arguments, number], True)
+            kernel, more = _made(("set", id(stmt), ""), model, lambda s=stmt: setting_like(model.kernel, s, "")), []
+        elif memory.is_float:
+            kernel, more = _made(("set", id(stmt), "seed"), model, lambda s=stmt: setting_like(model.kernel, s, "seed")), [number]
+        else:
+            continue
+        link = Link(kernel, *model.geometry, [*model.arguments, *more], True)
+        if _is_certified(link, stmt.buffer, None, first - memory.offset, int(target.nbytes) // memory.itemsize):
+            return link
     return None
 
 
@@ -85,8 +92,25 @@ def _copying(near: Any, far: Any, model: Link, to: bool) -> Link | None:
         other = Memory(far.reshape(-1).view(dtype), memory.offset - first)
         name = f"{stmt.buffer.name}_saved" if to else f"{stmt.buffer.name}_from"
         kernel = _made(("copy", id(stmt), to), model, lambda s=stmt, n=name: copying_like(model.kernel, s, n, to=to))
-        return Link(kernel, *model.geometry, [*model.arguments, other], True)
+        link = Link(kernel, *model.geometry, [*model.arguments, other], True)
+        own = kernel.params[-1]
+        assert isinstance(own, Buffer)
+        pair = (own, stmt.buffer) if to else (stmt.buffer, own)
+        if _is_certified(link, *pair, first - memory.offset, int(near.nbytes) // memory.itemsize):
+            return link
     return None
+
+
+def _is_certified(link: Link, target: Buffer, source: Buffer | None, first: int, count: int) -> bool:
+    """Whether a launch sets these elements and does nothing else."""
+    numbers = link.numbers()
+    key = "copies", id(link.kernel), link.geometry, tuple(numbers.scalars.values()), first, count
+
+    def ask() -> tuple[bool, Kernel]:
+        run = Run(link.kernel.body, Shape(link.grid, link.block, numbers.scalars))
+        return is_installed() and copies(run, target, source, first, count), link.kernel
+
+    return bool(facts.get(key, ask)[0])
 
 
 def _made(key: Any, model: Link, make: Any) -> Kernel:
@@ -100,8 +124,8 @@ def _made(key: Any, model: Link, make: Any) -> Kernel:
 
 
 def _touching(model: Link, array: Any) -> Iterator[tuple[Touch, Memory, int]]:
-    """The model's statements that come to just the elements of an array, each once; with the pointer, and the first element's number in
-    its allocation."""
+    """The model's statements that come to just the elements of an array; with the pointer, and the first element's number in its
+    allocation."""
     begin, end = address(array), address(array) + int(array.nbytes)
     for param, memory in model.memories():
         size, low = memory.itemsize, address(memory.root)
@@ -122,17 +146,11 @@ def _exactly(model: Link, param: Buffer) -> list[tuple[Touch, Any]]:
 
 
 def _regions(kernel: Kernel, param: Buffer, numbers: Numbers) -> list[tuple[Touch, Any]]:
-    """The statements that surely come to elements, each once, and to which, counted from where the pointer points."""
+    """The statements that surely come to elements, and to which, counted from where the pointer points."""
     found: list[tuple[Touch, Any]] = []
     for stmt in touches(kernel.body, param):
         reach = surely(kernel.body, stmt, numbers)
         region = of_reach(reach, 0, 1, numbers) if reach is not None else None
-        if reach is None or region is None or not isinstance(stmt, Load | Store | Accumulate | Take):
-            continue
-        count = 1
-        for digit, _ in reach.form.terms:
-            low, high = reach.ranges[digit]
-            count *= high - low + 1
-        if region.nbytes == count:
+        if region is not None and isinstance(stmt, Load | Store | Accumulate | Take):
             found.append((stmt, region))
     return found

@@ -1,0 +1,71 @@
+"""Copies and clearings as kernels: certified where a kernel does just what the copy does, and no planted fault is."""
+
+from __future__ import annotations
+
+import pytest
+from launch_tools import compiled
+
+from gpuad.affine.certificate import Run
+from gpuad.affine.copy_certificate import copies
+from gpuad.affine.instances import Shape
+
+HEAD = 'extern "C" __global__ void k(const double* u, double* v, const int* m, int n, double seed)'
+TID = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+LOOP = "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x)"
+RIGHT = {
+    "guarded": f"{TID} if (i < n) v[i] = u[i];",
+    "backwards": f"{TID} if (i < n) v[n - 1 - i] = u[n - 1 - i];",
+    "over the grid": f"{LOOP} v[i] = u[i];",
+    "twice": "for (int i = 0; i < n; i++) v[i] = u[i];",
+}
+WRONG = {
+    "one too few": f"{TID} if (i < n - 1) v[i] = u[i];",
+    "one too many": f"{TID} if (i <= n) v[i] = u[i];",
+    "every other": f"{TID} if (2 * i < n) v[2 * i] = u[2 * i];",
+    "not the first": f"{TID} if (i > 0 && i < n) v[i] = u[i];",
+    "beside": f"{TID} if (i < n) v[i] = u[i + 1];",
+    "backwards": f"{TID} if (i < n) v[i] = u[n - 1 - i];",
+    "more than a copy": f"{TID} if (i < n) v[i] = 2 * u[i];",
+    "a number": f"{TID} if (i < n) v[i] = seed;",
+    "of itself": f"{TID} if (i < n) v[i] = v[i];",
+    "added": f"{TID} if (i < n) v[i] += u[i];",
+    "atomically": f"{TID} if (i < n) atomicAdd(&v[i], u[i]);",
+    "by data": f"{TID} if (i < n && m[i]) v[i] = u[i];",
+    "where data say": f"{TID} if (i < n) v[m[i]] = u[m[i]];",
+    "another beside it": f"{TID} if (i < n) v[i] = u[i]; if (i == 0) v[0] = u[1];",
+    "too few threads": "int i = threadIdx.x; if (i < n) v[i] = u[i];",
+    "wraps": f"{TID} if (i < n) v[(unsigned char)(i + 250)] = u[(unsigned char)(i + 250)];",
+    "one thread": "if (threadIdx.x == 0 && blockIdx.x == 0) for (int i = 0; i < n; i += 2) v[i] = u[i];",
+}
+SETTING = {
+    "0": (f"{TID} if (i < n) v[i] = 0;", True),
+    "a number": (f"{TID} if (i < n) v[i] = seed;", True),
+    "one for each": (f"{TID} if (i < n) v[i] = seed * i;", False),
+    "one of another array": (f"{TID} if (i < n) v[i] = u[0];", False),
+    "a part": (f"{TID} if (i < n / 2) v[i] = seed;", False),
+}
+
+
+def certified(body: str, first: int = 0, count: int = 10, *, setting: bool = False) -> bool:
+    kernel = compiled(f"{HEAD} {{ {body} }}", "k").primal()
+    u, v, *_ = kernel.buffers
+    (n,) = (s for s in kernel.scalars if s.name == "n")
+    return copies(Run(kernel.body, Shape((3, 1, 1), (4, 1, 1), {n: 10})), v, None if setting else u, first, count)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_copies_is_certified(name: str) -> None:
+    assert certified(RIGHT[name])
+    assert not any(certified(RIGHT[name], first, count) for first, count in ((1, 10), (0, 9), (0, 11), (-1, 11)))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_planted_faults_are_not(name: str) -> None:
+    assert not certified(WRONG[name])
+
+
+@pytest.mark.parametrize("name", SETTING)
+def test_setting_to_a_number(name: str) -> None:
+    body, right = SETTING[name]
+    assert certified(body, setting=True) == right
+    assert not certified(RIGHT["guarded"], setting=True)
