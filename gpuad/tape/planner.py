@@ -22,6 +22,7 @@ MOST_UNITS = 1024
 _LONGEST = 256  # operations of a period
 _KEEPING = -1  # in place of a number of checkpoints: nothing runs again
 _FEW = 16  # schedules, of which each is looked at
+_LOOKED = 1 << 13  # operations of schedules, up to which each is looked at, too
 
 
 def period(signatures: Sequence[Any]) -> tuple[int, int, int] | None:
@@ -42,8 +43,8 @@ def period(signatures: Sequence[Any]) -> tuple[int, int, int] | None:
 
 
 def units_of(program: Program, signatures: Sequence[Any], through: Collection[int] = ()) -> list[int]:
-    """Where units begin, and the program's end: at each turn of its loop, where the least is live, or at each operation. `through`: where
-    some have to begin."""
+    """Where units begin, and the program's end: at each turn of its loop, where the least is live, and as far apart before and after it;
+    or at each operation. `through`: where some have to begin."""
     return sorted({*_units_of(program, signatures, min(through, default=None)), *through})
 
 
@@ -58,9 +59,8 @@ def _units_of(program: Program, signatures: Sequence[Any], at: int | None) -> li
     turns = min(range(begin, begin + p), key=lambda t: (sizes[t + p] if t + p <= end else sizes[t], t))
     if at is not None and begin <= at < end:
         turns = begin + (at - begin) % p
-    group = -(-((end - turns) // p) // MOST_UNITS) * p
-    inner = [t for t in range(turns, end + 1, group) if 0 < t < n]
-    return [0, *inner, n]
+    group = max(-(-(n // p) // MOST_UNITS), 1) * p
+    return [0, *(t for t in range(turns % group, n, group) if t), n]
 
 
 @dataclass(frozen=True)
@@ -230,10 +230,10 @@ class Planner:
         if self.peak(self.script(0)) > budget:
             return None
         low, high = 0, max(self.most_slots - 1 if sweeps else self.most_slots, 0)
-        high = min(high, budget // max(self._sizes[0], 1) + 1)
-        if high <= _FEW:  # all there are
+        if high <= _FEW or high * len(self.program) <= _LOOKED:  # all there are: where states differ, more of them may take fewer bytes
             fitting = [s for slots in range(high + 1) if self.peak(s := self.script(slots)) <= budget]
             return min(fitting, key=lambda s: (s.reruns, self.peak(s)))
+        high = min(high, budget // max(self._sizes[0], 1) + 1)
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.peak(self.script(middle)) <= budget else (low, middle - 1)
