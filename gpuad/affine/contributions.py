@@ -75,17 +75,18 @@ def _atoms(group: Sequence[_Keyed]) -> list[tuple[Any, tuple[_Keyed, ...]]]:
     found: list[tuple[Any, tuple[_Keyed, ...]]] = []
     for keyed in group:
         rest, parted = keyed.image, []
-        for atom, there in found:
-            both = atom.intersect(keyed.image)
-            if both.is_empty():
+        for number, (atom, there) in enumerate(found):
+            if rest.is_disjoint(atom):
                 parted.append((atom, there))
                 continue
-            rest = rest.subtract(atom)
-            parted.append((both.coalesce(), (*there, keyed)))
-            other = atom.subtract(keyed.image)
+            parted.append((atom.intersect(rest).coalesce(), (*there, keyed)))
+            other, rest = atom.subtract(rest), rest.subtract(atom)
             if not other.is_empty():
                 parted.append((other.coalesce(), there))
-        if not rest.is_empty():
+            if rest.is_empty():  # atoms have nothing in common
+                parted += found[number + 1 :]
+                break
+        else:
             parted.append((rest.coalesce(), (keyed,)))
         found = parted
         if len(found) > _ATOMS:

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from .instances import Dim, Effect
-from .relations import Undecided, integer, relation
+from .relations import Undecided, domain, integer, relation
 from .values import Graph, Node, summands
 
 _AXES = 5  # of one array at most
@@ -62,10 +62,24 @@ class Layouts:
         if index.text is None:
             raise Undecided("an element hangs on data")
         if len(strides) > 1:
-            found = relation(self.graph, dims, guards, _shares(index, strides))
+            found = self.straight(dims, guards, _shares(index, strides))
             if _inside(found, strides):
                 return found
-        return relation(self.graph, dims, guards, _digits(index.text, strides))
+        return self.straight(dims, guards, _digits(index.text, strides))
+
+    def straight(self, dims: Sequence[Dim], guards: Sequence[Node], texts: Sequence[str]) -> Any:
+        """The map from instances to what the texts come to; without remainders by the size of a type where the guards leave one lap alone,
+        since isl is slow with these."""
+        import islpy
+
+        found = relation(self.graph, dims, guards, texts)
+        if not any(lap in text for text in texts for lap in _LAPS):
+            return found
+        straight = islpy.Map.from_basic_map(found.affine_hull()).intersect_domain(domain(self.graph, dims, guards))
+        return straight if straight.is_equal(found) else found
+
+
+_LAPS = tuple(f" mod {1 << bits}" for bits in (32, 64))
 
 
 def _shares(index: Node, strides: Sequence[int]) -> list[str]:
