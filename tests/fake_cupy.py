@@ -602,6 +602,18 @@ def _like(make: Callable[..., Any], x: ndarray, dtype: Any = None) -> ndarray:
     return wrapped(make(x._view, dtype))  # of `x` nothing is read
 
 
+def _asarray(x: Any, dtype: Any = None) -> ndarray:
+    if isinstance(x, ndarray) and dtype in (None, x.dtype):
+        return x
+    if hasattr(x, "__cuda_array_interface__"):
+        said = x.__cuda_array_interface__
+        block = Block.at(said["data"][0])
+        assert block is not None
+        view = np.ndarray(said["shape"], said["typestr"], block.bytes, said["data"][0] - block.ptr, said.get("strides"))
+        return ndarray._of(view, block)
+    return wrapped(np.asarray(_host(x), dtype))
+
+
 def module() -> ModuleType:
     """A new module `cupy`."""
     cupy = ModuleType("cupy")
@@ -615,7 +627,7 @@ def module() -> ModuleType:
         setattr(cupy, name, getattr(np, name))
     vars(cupy).update(
         __version__="0.0.fake",
-        asarray=lambda x, dtype=None: x if isinstance(x, ndarray) and dtype in (None, x.dtype) else wrapped(np.asarray(_host(x), dtype)),
+        asarray=_asarray,
         array=lambda x, dtype=None: wrapped(np.asarray(_host(x), dtype)),
         asnumpy=lambda x: x.get(),
         from_dlpack=from_dlpack,

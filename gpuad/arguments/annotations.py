@@ -21,6 +21,7 @@ import numpy as np
 from ..deferred_import import import_registered
 from ..errors import LaunchError, ShadowError, TapeError, UnsupportedError
 from ..ir.dtypes import shadow_dtype
+from ..runtime import cuda
 from ..runtime.allocation import asked
 from ..runtime.array_locks import derived, unlocked
 from ..runtime.base import Memory, address_of
@@ -584,11 +585,29 @@ def _reshaped(array: Any, shape: tuple[Any, ...]) -> Any:
 
 
 def as_array(x: Any) -> Any:
-    """An array of NumPy or CuPy as it is, another library's host array as a NumPy array of the same memory, anything else as it is."""
-    if isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__") or type(x).__module__.partition(".")[0] == "cupy":
+    """An array of NumPy or CuPy as it is, another library's (`__dlpack__`, `__cuda_array_interface__`) as one of these on the same memory,
+    anything else as it is."""
+    if isinstance(x, np.ndarray | type) or type(x).__module__.partition(".")[0] == "cupy":
         return x
-    on_host = int(x.__dlpack_device__()[0]) == 1
-    return np.from_dlpack(x.detach() if hasattr(x, "detach") else x) if on_host else x  # torch lends no memory that it would track
+    if hasattr(x, "__dlpack__"):
+        lent = x.detach() if hasattr(x, "detach") else x  # torch lends no memory that it would track
+        if int(x.__dlpack_device__()[0]) != _HOST:
+            return _on_device(x, cuda.from_dlpack, lent)
+        return (
+            np.asarray(x) if hasattr(x, "__array_interface__") else np.from_dlpack(lent)
+        )  # DLPack before 1.0 cannot say that memory is writable
+    return _on_device(x, cuda.from_interface, x) if hasattr(x, "__cuda_array_interface__") else x
+
+
+_HOST = 1  # of DLPack's kinds of devices
+
+
+def _on_device(x: Any, made: Callable[[Any], Any], lent: Any) -> Any:
+    """The CuPy array of an array on a GPU; where there is no CuPy, it as it is."""
+    try:
+        return made(lent)
+    except ImportError:
+        return x
 
 
 def is_array(x: Any) -> bool:

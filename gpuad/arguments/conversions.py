@@ -166,9 +166,9 @@ class Place:
             raise self.refuse(f"got the number {show(x)}; pass an array (`x[i:i+1]` is a view of one element, `x[i]` a copy).")
         if isinstance(x, list | tuple):
             raise self.refuse(f"got a {type(x).__name__}; pass a NumPy or CuPy array, so that the kernel writes into memory that you keep.")
-        if hasattr(x, "__dlpack__"):
+        if hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
             what = f"a {type(x).__module__}.{type(x).__name__} on a device"
-            raise self.refuse(f"got {what}; pass cupy.from_dlpack(x), which shares its memory.")
+            raise self.refuse(f"got {what}; it is used through CuPy, which is not installed.")
         raise self.refuse(f"got {show(x)}; pass a NumPy or CuPy array.")
 
     def _element(self, array: Any, type_: Pointer) -> Scalar:

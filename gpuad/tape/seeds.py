@@ -65,6 +65,7 @@ class Seeding(Recording):
             if several and len(seed) != len(shadows):
                 raise TapeError(f"{len(seed)} seeds for an array with {len(shadows)} shadows. No shadow was touched.")
             for (shadow, root, touched), part in zip(shadows, seed if several else [seed] * len(shadows), strict=True):
+                part = part if isinstance(part, Duplicated | BatchDuplicated) else as_array(part)
                 _check_seed(part, shadow.dtype)
                 _check_library(part, shadow)
                 if np.shape(part) and np.shape(part) != shadow.shape:
