@@ -583,6 +583,8 @@ class _Foreign(Block):
 
 def from_dlpack(array: Any) -> ndarray:
     """An array on memory that another library has made; `array`: what NumPy takes as well."""
+    if isinstance(array, ndarray):
+        return array._inside(array._view)
     content = np.from_dlpack(array)
     memory = content.ravel(order="K")
     assert np.shares_memory(memory, content) or not content.size
