@@ -22,8 +22,9 @@ class Recorder(Protocol):
     def launch(self, kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it."""
 
-    def new(self, library: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An array for an operation that makes one, not cleared; in a program that is known, the one that it made before."""
+    def new(self, library: Any, shape: tuple[int, ...], dtype: Any, active: bool) -> Any:
+        """An array for an operation that makes one, not cleared; in a program that is known, the one that it made before. `active`: whether
+        it is to have a shadow."""
 
     def maker(self, array: Any) -> Any:
         """What is known of such an array, if it can be made again."""

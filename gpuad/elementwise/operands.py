@@ -105,7 +105,7 @@ def outputs(name: str, parameters: Sequence[Parameter], inputs: Sequence[Given],
     like = next((g.array for g in inputs if g.array is not None), None)
     if like is None:
         raise LaunchError(f"`{name}`: no array among the arguments; pass the output {names}")
-    made = [new_array(like, shape, dtype_for(name, p, letters)) for p in parameters]
+    made = [new_array(like, shape, dtype_for(name, p, letters), active=active) for p in parameters]
     return [temporary(a) if active and (a.dtype.kind == "c" or is_real(a.dtype)) else a for a in made]
 
 

@@ -205,5 +205,5 @@ def _is_array(x: Any) -> bool:
 
 
 def _like(out: Any, pair: bool) -> Any:
-    array = new_array(primal_of(out), primal_of(out).shape, primal_of(out).dtype)
+    array = new_array(primal_of(out), primal_of(out).shape, primal_of(out).dtype, active=pair)
     return temporary(array) if pair else array

@@ -14,7 +14,7 @@ from .adjoints import add_to, library_of
 from .elementwise import apply, are_disjoint, check_out, check_recorded
 from .layout import array_of, primal_of
 from .reductions import result_for
-from .temporaries import new_array
+from .temporaries import carried, new_array
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -71,7 +71,7 @@ def _converted(x: Any, dtype: np.dtype[Any]) -> Any:
     """Integers as numbers of the result: a product of two of them alone would wrap, and be a bit for two of bool."""
     if dtype.kind not in "fc" or _dtype(x).kind not in "biu":
         return x
-    copy = apply("copyto", x, out=new_array(primal_of(x), primal_of(x).shape, dtype))
+    copy = apply("copyto", x, out=new_array(primal_of(x), primal_of(x).shape, dtype, active=carried((x,))))
     return type(x)(copy) if isinstance(x, Const) else copy
 
 

@@ -21,7 +21,7 @@ from ..ir.dtypes import is_half
 from .complex import result_type as complex_result_type
 from .complex import run as run_complex
 from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, refuse_windows, same, shadows_of
-from .temporaries import new_array, paired, refuse_swapped, temporary
+from .temporaries import carried, new_array, paired, refuse_swapped, temporary
 from .text import TABLE, Array, Elementwise, Number, Spec, built, result_type
 from .trace_cache import Launch, known, made_again, remember
 
@@ -141,7 +141,7 @@ def _value(x: Any) -> Any:
 def _result(name: str, inputs: Sequence[Any], arrays: Sequence[Any], dtype: np.dtype[Any]) -> Any:
     if not arrays:
         raise TypeError(f"{name} needs an array among its operands, or out=")
-    array = new_array(arrays[0], broadcast_shape(name, arrays), dtype)
+    array = new_array(arrays[0], broadcast_shape(name, arrays), dtype, active=carried(inputs))
     pair = paired(array, inputs)
     return temporary(array) if pair is array and any(isinstance(x, Active) for x in inputs) else pair
 
@@ -193,7 +193,7 @@ def is_output(x: Any, out: Any) -> bool:
 def copied(x: Any) -> Any:
     """A copy of an operand, recorded, and annotated like it."""
     array = primal_of(x)
-    copy = new_array(array, array.shape, array.dtype)
+    copy = new_array(array, array.shape, array.dtype, active=carried((x,)))
     pair = paired(copy, (x,))
     apply("copyto", _narrowed(x), out=pair)
     return type(x)(copy) if isinstance(x, Const) else pair

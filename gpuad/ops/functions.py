@@ -10,7 +10,7 @@ from ..arguments.annotations import BatchDuplicated, Duplicated
 from ..errors import ShadowError
 from .elementwise import apply, are_disjoint, check_into
 from .layout import array_of, primal_of
-from .temporaries import new_array, paired
+from .temporaries import carried, new_array, paired
 
 
 def fill(x: Any, value: Any) -> None:
@@ -37,7 +37,7 @@ def astype(x: Any, dtype: Any) -> Any:
         raise ShadowError(
             f"gpuad.ops.astype: an array of {np.dtype(dtype)} carries no gradient; take x.primal.astype({np.dtype(dtype).name!r})"
         )
-    array = new_array(like, like.shape, dtype)
+    array = new_array(like, like.shape, dtype, active=carried((x,)))
     return apply("copyto", x, out=paired(array, (x,)))
 
 

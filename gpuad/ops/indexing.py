@@ -20,7 +20,7 @@ from .adjoints import elements_of, library_of, part_for
 from .elementwise import apply, are_disjoint, check_out, check_recorded, copied
 from .layout import array_of, axis_of, element_strides, primal_of, refuse_repeated
 from .reductions import result_for
-from .temporaries import new_array, temporary
+from .temporaries import carried, new_array, temporary
 from .views import reshape
 
 
@@ -211,5 +211,5 @@ def _spread(value: Any, where: Any, like: Any) -> Any:
     array = primal_of(value)
     if hasattr(array, "shape") and not _fits(tuple(array.shape), tuple(where.shape)):
         raise ValueError(f"values of shape {tuple(array.shape)} do not fit {tuple(where.shape)} places")
-    copy = new_array(like, where.shape, like.dtype)
+    copy = new_array(like, where.shape, like.dtype, active=carried((value,)))
     return apply("copyto", value, out=temporary(copy) if isinstance(value, Duplicated) else copy)

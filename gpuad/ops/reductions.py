@@ -15,7 +15,7 @@ from ..tape.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import apply, are_disjoint, check_out, check_recorded
 from .layout import array_of, axes_of, axis_of, primal_of
-from .temporaries import new_array, temporary
+from .temporaries import carried, new_array, temporary
 from .views import reshape
 
 Axis = int | Sequence[int] | None
@@ -24,7 +24,7 @@ Axis = int | Sequence[int] | None
 def result_for(inputs: tuple[Any, ...], shape: tuple[int, ...], dtype: Any) -> Any:
     """A new array for a rule's result; a pair if an input is one."""
     first = next(primal_of(x) for x in inputs if hasattr(primal_of(x), "shape"))
-    array = new_array(first, shape, dtype)
+    array = new_array(first, shape, dtype, active=carried(inputs))
     return temporary(array) if any(isinstance(x, Duplicated) for x in inputs) else array
 
 

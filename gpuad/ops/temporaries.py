@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import BatchDuplicated, Duplicated, namespace
+from ..arguments.annotations import Active, BatchDuplicated, Duplicated, namespace
 from ..arguments.recorder import current
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real, shadow_dtype
@@ -26,12 +26,18 @@ def refuse_swapped(dtype: Any) -> None:
         raise UnsupportedError(f"gpuad.ops takes arrays in the machine's order of bytes, not {np.dtype(dtype).str}; convert it before")
 
 
-def new_array(like: Any, shape: Sequence[int], dtype: Any) -> Any:
-    """A new array of the same library, not cleared. UnsupportedError for a type with its bytes in another order."""
+def carried(inputs: Sequence[Any]) -> bool:
+    """Whether an operand carries a gradient."""
+    return any(isinstance(x, Duplicated | BatchDuplicated | Active) for x in inputs)
+
+
+def new_array(like: Any, shape: Sequence[int], dtype: Any, *, active: bool) -> Any:
+    """A new array of the same library, not cleared. `active`: whether it is to have a shadow. UnsupportedError for a type with its bytes in
+    another order."""
     refuse_swapped(dtype)
     tape = current.get()
     if tape is not None:
-        return tape.new(namespace(like), tuple(shape), np.dtype(dtype))
+        return tape.new(namespace(like), tuple(shape), np.dtype(dtype), active)
     if namespace(like) is np:
         asked(math.prod(shape) * np.dtype(dtype).itemsize)
     return namespace(like).empty(tuple(shape), dtype)

@@ -8,7 +8,8 @@ that others made before keeps its own flag, and so does what is no array of NumP
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from threading import RLock, get_ident
 from typing import Any
 
@@ -105,6 +106,31 @@ class Locks:
                 held.remove(self)
             self._arrays, self._open, self._fixed, self._writable_owners = {}, {}, {}, {}
             return known
+
+    def let_go(self, memory: Array) -> None:
+        """Lets go of arrays that lie in this memory and that nobody but this has. The others stay locked."""
+        with _GUARD:
+            if not any(np.may_share_memory(a, memory) for a in self._arrays.values()):
+                return
+            noted: list[tuple[dict[int, Array], int, Callable[[], Array | None]]] = []
+            locked: list[Callable[[], Array | None]] = []
+            for a in sorted(self._arrays.values(), key=lambda a: sum(1 for _ in _behind(a))):
+                if np.may_share_memory(a, memory) and _elsewhere(self, a) is None:
+                    a.flags.writeable = True
+                    locked.append(weakref.ref(a))
+            del a
+            for store in (self._fixed, self._writable_owners):
+                noted += [(store, key, weakref.ref(x)) for key, x in store.items() if np.may_share_memory(x, memory)]
+            for store in (self._arrays, self._open, self._fixed, self._writable_owners):
+                for key in [key for key, x in store.items() if np.may_share_memory(x, memory)]:
+                    if store is not self._arrays or _elsewhere(self, store[key]) is None:
+                        del store[key]
+            for found in locked:
+                if (there := found()) is not None:
+                    self.lock(there)
+            for store, key, found in noted:
+                if (there := found()) is not None:
+                    store[key] = there
 
     def view_of(self, owner: Array) -> Array | None:
         """A view of a locked owner through which it can be written."""

@@ -28,7 +28,7 @@ from .arena import Exact, Full, Pooled, Separate
 from .marks import Copied, Marks
 from .memory_log import Kind
 from .offload import Level, level_of
-from .operations import Foreign, Operation
+from .operations import Foreign, Operation, Renewed
 from .outlook import Prospects
 from .planner import Planner, Turn
 from .program import Program
@@ -37,7 +37,7 @@ from .region import EMPTY, Region
 from .rerun import Regions, Rerun, allocation_of, common, joined, needs_of, united, without
 from .script import Script
 from .scripted import Kept, Scripted
-from .trace_steps import MadeStep, Step
+from .trace_steps import Step
 from .versions import Allocation, home_of, piece_of
 
 NONE = Rerun({}, {}, {}, None, None)
@@ -376,7 +376,7 @@ class Budget:
             allocations = allocation_of(operation)
             for where, region in rerun.writes.items():
                 self._copy(lambda: self.kept.results.setdefault(time, []), allocations[where], region, time, -1 - time)
-        if isinstance(operation, Foreign):
+        if isinstance(operation, Foreign) and not isinstance(operation, Renewed):
             self._open.append(dict(rerun.writes))
         self._fits()
         self._note_added()
@@ -460,7 +460,7 @@ class Budget:
         open_ = [self._copied(self.tape.allocations[w], region, len(self.reruns)) for each in self._open for w, region in each.items()]
         _put_back(initial)
         initial = []
-        steps = [step for step in self.tape.steps or () if not isinstance(step, MadeStep)]
+        steps = [step for step in self.tape.steps or () if step.operates]
         for time, (operation, rerun) in enumerate(zip(list(self.tape.operations), self.reruns, strict=True)):
             self.tape.doing = Doing()
             _put_back(self.kept.arrivals.get(time, ()))
@@ -572,7 +572,7 @@ class Budget:
         scripted = self._take_best(best, self.planner.whole, "Nothing was launched.")
         time = 0
         for step in self.tape.steps or ():
-            if isinstance(step, MadeStep):
+            if not step.operates:
                 continue
             step.actions, step.calls = scripted.forward(time), None
             time += 1

@@ -31,7 +31,7 @@ from .change_detection import Watch
 from .launch_joining import Part, joined
 from .reversal_plan import Plan
 from .streams import Streams
-from .trace_steps import ForeignStep, MadeStep, Step
+from .trace_steps import ForeignStep, Step
 from .versions import Allocation
 
 
@@ -143,9 +143,9 @@ def forward_parts(steps: Sequence[Step], changed: Mapping[int, Sequence[Action]]
             raise TapeError(
                 f"tape.overwrites ({step.where}) cannot be part of a graph: {what}; make it a kernel or an operation of gpuad.ops"
             )
-        if isinstance(step, MadeStep):
+        if not step.operates:
             continue
-        name = str(step.what.name)
+        name = str(getattr(step.what, "name", "temporary"))
         if step.check is not None:
             why = "before each launch it is checked whether two threads write to one element"
             found.append((ByPython(step.check, name, step.where, why), name, step.where))

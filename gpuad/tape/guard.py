@@ -93,6 +93,11 @@ class Guard:
         if self.locks.goes_on and isinstance(whole, np.ndarray) and address_of(whole) not in self._opened:
             self.locks.lend(whole, view)
 
+    def let_go(self, array: Any) -> None:
+        """Nothing of an array that an operation made is locked any longer, but what somebody else has."""
+        if self.locks.goes_on and isinstance(array, np.ndarray):
+            self.locks.let_go(array)
+
     def taken(self) -> tuple[tuple[Array, bool], ...]:
         """What was locked since the last call."""
         found, self._news = tuple(self._news), []

@@ -74,3 +74,15 @@ class Foreign:
 
     def line(self) -> str:
         return f"clear({self.name})  # {self.where}: overwritten by code outside of the tape"
+
+
+class Renewed(Foreign):
+    """The memory of an array that an operation made, and that nobody has any more, is used again for a new one: what it holds from here on
+    hangs on nothing, until an operation writes it."""
+
+    def reverse(self) -> list[Action]:
+        """Its shadow is zero before, which is noted as the reversal is planned (`zero_regions`)."""
+        return []
+
+    def line(self) -> str:
+        return f"clear({self.name})  # {self.where}: memory of an earlier temporary, used again"

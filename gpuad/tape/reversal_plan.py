@@ -20,7 +20,7 @@ from .arena import Arena, Pooled
 from .batching import batched
 from .in_place_seeds import Where, where_of
 from .launch_joining import Part, joined
-from .operations import Foreign, Operation
+from .operations import Foreign, Operation, Renewed
 from .recorded_launch import Launched
 from .region import EMPTY, Region
 from .rules import Ruled
@@ -29,7 +29,7 @@ from .scripted import Scripted
 from .shadows import Shadows
 from .version_finder import VersionFinder
 from .versions import Allocation, Versions, clearing_of, placing
-from .zero_regions import Stale, Step, elements, last_step, step_at_home, step_of, step_of_rule
+from .zero_regions import Stale, Step, elements, last_step, step_at_home, step_of, step_of_renewed, step_of_rule
 
 Seeds = Sequence[tuple[Any, Region]]  # flat shadows, and the elements of each that get a seed
 
@@ -262,4 +262,6 @@ def _step(operation: Operation, stale: Stale) -> Step | None:
     if isinstance(operation, Ruled):
         return step_of_rule(operation, stale)
     assert isinstance(operation, Foreign)
+    if isinstance(operation, Renewed):
+        return step_of_renewed([elements(view) for view in operation.cleared], stale)
     return step_at_home([elements(view) for view in operation.cleared], stale)

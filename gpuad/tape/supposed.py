@@ -21,7 +21,6 @@ from .recorded_launch import Launched
 from .relaunch import rule_again
 from .rerun import Rerun, of_uses, order_matters, united, without
 from .rules import Ruled
-from .trace_steps import MadeStep
 
 
 def supposed(tape: Any) -> Prospects:
@@ -67,7 +66,7 @@ def _nothing() -> None:
 
 def _signatures(tape: Any, operations: Sequence[Operation]) -> Iterator[Any]:
     """What tells operations apart."""
-    steps = [step for step in tape.steps or () if not isinstance(step, MadeStep)]
+    steps = [step for step in tape.steps or () if step.operates]
     if len(steps) == len(operations):
         yield from ((step.what, step.line) for step in steps)
     else:

@@ -55,7 +55,7 @@ from .lossy import every, lossy_of
 from .lossy_checks import refuse_deciding, refuse_needed, refuse_unfit, refuse_unmet
 from .memory_log import Kind, MemoryLog, What
 from .offload import checked
-from .operations import Effects, Foreign, Operation, Use
+from .operations import Effects, Foreign, Operation, Renewed, Use
 from .outlook import Outlook, Prospects, Tradeoff
 from .reaching import unreached
 from .recorded_launch import Launched
@@ -70,7 +70,7 @@ from .supposed import supposed
 from .temporaries import Made, Temporary, inner
 from .trace_cache import Recipe, call_key, line_of, place_of, user_frame
 from .trace_replay import Repeating
-from .trace_steps import ForeignStep, LaunchStep, MadeStep, Step, arrays_of, constant, lasting
+from .trace_steps import ForeignStep, LaunchStep, MadeStep, RenewedStep, Step, arrays_of, constant, lasting
 from .versions import Allocation
 from .zero_regions import Stale
 
@@ -693,10 +693,10 @@ class Tape(Seeding, Repeating):
         if self._library is not None:
             self._streams.work(executor_of(self._library))
 
-    def new(self, library: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    def new(self, library: Any, shape: tuple[int, ...], dtype: Any, active: bool) -> Any:
         """An array for an operation that makes one, not cleared: it is no concern of the caller's. In a known program it is what was made
-        there the last time."""
-        wanted, step = (library.__name__, shape, dtype), self._next
+        there the last time. `active`: whether it is to have a shadow."""
+        wanted, step = (library.__name__, shape, dtype, active), self._next
         if isinstance(step, MadeStep) and step.args == wanted and self.make_again():
             return step.made.handed_out()
         self.differ()
@@ -704,6 +704,11 @@ class Tape(Seeding, Repeating):
             asked(math.prod(shape) * np.dtype(dtype).itemsize)
         if self.within is not None and self.state == "recording":
             self._library = self._library or library.__name__
+            spare = self._spare(wanted)
+            if spare is not None:
+                frame = user_frame()
+                self.record_renewed(spare, wanted, line_of(frame), place_of(frame))
+                return spare.handed_out()
             self.within.make_room(math.prod(shape) * np.dtype(dtype).itemsize)
         array = library.empty(shape, dtype)
         if not array.size:
@@ -722,7 +727,7 @@ class Tape(Seeding, Repeating):
     def make_again(self) -> bool:
         """Makes it; False if the program is another one."""
         step = self._next
-        if step is None or not self._repeat(step):
+        if step is None or not self._let_go(step) or not self._repeat(step):
             return False
         if isinstance(step, MadeStep) and step.made.stream is not None:
             step.made.stream = executor_of(self._library).stream()
@@ -736,6 +741,50 @@ class Tape(Seeding, Repeating):
         self.own[address(made.array)] = made
         self._streams.making(made.stream, made.source)
         self._note(MadeStep(Made, wanted, None, made.where, made), True)
+
+    def _spare(self, wanted: tuple[Any, ...]) -> Made | None:
+        """An array that an operation has made, and that nobody has any more, whose memory can be that of a new one: within a budget. It has
+        the shadow that the new one is to have, or as little one."""
+        library, shape, dtype, active = wanted
+        for where, made in self.own.items():
+            if made.array.shape != shape or made.array.dtype != dtype or made.has_handles or made.stream != executor_of(library).stream():
+                continue
+            pairs = [p for layer in self.shadows.layers for p in layer.get(where, ())]
+            own = address(resolve(made.pair.own_shadow).root) if made.pair.has_shadow else None
+            if bool(pairs) is not active or any(address(p.root) != own for p in pairs):
+                continue
+            if made.is_handed_out:
+                self.guard.let_go(made.array)
+            if not made.is_handed_out:
+                return made
+        return None
+
+    def record_renewed(self, made: Made, wanted: tuple[Any, ...], line: Any, where: str) -> None:
+        """Records that the memory of an array that an operation has made is that of a new one from here on."""
+        assert self.within is not None
+        memory = resolve(made.array)
+        allocation = self.allocation(memory)
+        region = of_array(made.array, memory.offset * int(made.array.dtype.itemsize))
+        uses = (Use(allocation, region, 0),)
+        cleared = [root[a:z] for root, a, z in self.shadows.written(allocation, region)]
+        self.within.coming(Rerun({}, of_uses(uses), of_uses(uses), None, None), (Renewed, line))
+        with _Step(self, Renewed(allocation.name, where, Effects(uses, must=uses), cleared)):
+            pass
+        allocation.read_bare, made.where = allocation.read_bare - region, where
+        self._note(RenewedStep(Renewed, wanted, line, where, made), True)
+
+    def _let_go(self, step: Step) -> bool:
+        """Whether the memory of an array can be used again, as it was when the program was new: who still has a handle gets a copy. Else
+        the program is recorded anew."""
+        if not isinstance(step, RenewedStep):
+            return True
+        if step.made.is_handed_out:
+            self.guard.let_go(step.made.array)
+        if step.made.is_handed_out:
+            self.differ()
+            return False
+        self._arrived = step.made.take_back(executor_of(self._library), self._arrived)
+        return True
 
     def maker(self, array: Any) -> Made | None:
         """What is known of an array that an operation has just made; None where it has no elements."""

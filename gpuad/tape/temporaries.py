@@ -75,6 +75,12 @@ class Made:
         """Whether anybody has it."""
         return self._shared() is not None
 
+    @property
+    def has_handles(self) -> bool:
+        """Whether anybody has a handle."""
+        self._handles = [known for known in self._handles if known() is not None]
+        return bool(self._handles)
+
     def seen(self, view: Any, path: Sequence[Take]) -> Duplicated:
         """The pair along a path, on which the array is this view: the same pair for views that are the same."""
         key = address(view), view.shape, view.strides, view.dtype

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,11 +23,12 @@ _NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(Non
 
 @dataclass(eq=False, slots=True)
 class Step:
-    """`what` was called: a kernel, a rule, or `Foreign`; `line`, `where`: from which line. `check`: what is looked at before each launch,
-    and refuses it before anything is written; `actions`: what was done; `calls`: the same as few calls, once it has been done again;
-    `room`: how far the saved bytes reach after it; `arrays`: whose memory it works on; `locks`: those that are locked with it;
-    `stream`: None where there are none, True for the one that is current."""
+    """`what` was called: a kernel, a rule, or a kind of `Foreign`; `operates`: whether it is an operation of the tape; `line`, `where`: of
+    the call. `check`: what is looked at before each launch, and refuses it before anything is written; `actions`: what was done; `calls`:
+    the same as few calls, once it has been done again; `room`: how far the saved bytes reach after it; `arrays`: whose memory it works on;
+    `locks`: those that are locked with it; `stream`: None where there are none, True for the one that is current."""
 
+    operates: ClassVar[bool] = True
     what: Any
     args: tuple[Any, ...]
     line: Any
@@ -90,12 +91,23 @@ class ForeignStep(Step):
 
 @dataclass(eq=False, slots=True)
 class MadeStep(Step):
-    """An array that an operation made; its arguments: library, shape, type."""
+    """An array that an operation made; its arguments: library, shape, type, whether it is to have a shadow."""
 
+    operates: ClassVar[bool] = False
     made: Made
 
     def again(self, tape: Any) -> None:
         tape.record_made(self.made, self.args)
+
+
+@dataclass(eq=False, slots=True)
+class RenewedStep(MadeStep):
+    """An array that an operation made in the memory of an earlier one."""
+
+    operates: ClassVar[bool] = True
+
+    def again(self, tape: Any) -> None:
+        tape.record_renewed(self.made, self.args, self.line, self.where)
 
 
 END = Step(None, (), None, "")  # nothing is like it

@@ -152,6 +152,14 @@ def step_at_home(used: Sequence[tuple[Any, Region]], stale: Stale) -> Step:
     return Step(cleared, copies=tuple(copies))
 
 
+def step_of_renewed(cleared: Sequence[tuple[Any, Region]], stale: Stale) -> Step:
+    """What comes before memory that is used again: from here on these shadows are those of what was there before, and zero."""
+    step = step_at_home(cleared, stale)
+    for root, region in cleared:
+        stale.add(root, region)
+    return replace(step, cleared=())
+
+
 def last_step(stale: Stale) -> Step:
     """What is left to do when all adjoints have run: every shadow goes home, and what is stale is cleared."""
     copies: list[Copy | Placed] = [*stale.placements.all()]
