@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from .weighted import Weighted
+
 
 @dataclass(frozen=True)
 class Save:
@@ -83,9 +85,9 @@ class Chain:
         """Units that are run to reverse `length` of them from a state that is there; of those that are kept, too."""
         return self._row(slots)[0][length]
 
-    def split(self, slots: int, length: int) -> int:
-        """After how many units a checkpoint is stored first; 0 if the last `kept` are kept without one."""
-        return self._row(slots)[1][length]
+    def split(self, slots: int, begin: int, end: int) -> int:
+        """After how many of the units from `begin` to `end` a checkpoint is stored first; 0 if the last `kept` are kept without one."""
+        return self._row(slots)[1][end - begin]
 
     def _row(self, slots: int) -> tuple[array[int], array[int]]:
         while len(self.costs) <= slots:
@@ -111,14 +113,14 @@ class Chain:
         self.splits.append(splits)
 
 
-def moves_of(chain: Chain, slots: int) -> tuple[Move, ...]:
+def moves_of(chain: Chain | Weighted, slots: int) -> tuple[Move, ...]:
     """The program itself and its reversal."""
     found: list[Move] = [Save(0)]
     _reverse(chain, 0, chain.units, slots, found)
     return _tidied(found)
 
 
-def moves_from(chain: Chain, stored: Mapping[int, bool], slots: int) -> tuple[Move, ...]:
+def moves_from(chain: Chain | Weighted, stored: Mapping[int, bool], slots: int) -> tuple[Move, ...]:
     """The reversal of a program that has been run, of which the states before the units `stored` were (0 among them, rising), each with
     whether it takes one of the slots."""
     found: list[Move] = [Save(at) for at in stored]
@@ -154,7 +156,7 @@ def moves_on_two_levels(chain: Chain, slots: int) -> tuple[Move, ...]:
     return _tidied(found)
 
 
-def _reverse(chain: Chain, begin: int, end: int, slots: int, found: list[Move]) -> None:
+def _reverse(chain: Chain | Weighted, begin: int, end: int, slots: int, found: list[Move]) -> None:
     """Reverses the units from `begin`, whose state is there, and stored."""
     todo: list[Move | tuple[int, int, int]] = [(begin, end, slots)]
     while todo:
@@ -165,7 +167,7 @@ def _reverse(chain: Chain, begin: int, end: int, slots: int, found: list[Move]) 
         a, b, free = move
         if a == b:
             continue
-        j = chain.split(free, b - a)
+        j = chain.split(free, a, b)
         if j:
             todo += [(a, a + j, free), Load(a), (a + j, b, free - 1), Save(a + j), Run(a, a + j)]
             continue

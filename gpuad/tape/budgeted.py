@@ -472,6 +472,9 @@ class Budget:
             if time < len(steps):
                 steps[time].actions, steps[time].calls = (*self.tape.doing.taken(), *launch), None
                 steps[time].room = self.saved.here()
+        room = (0, 0)
+        for step in self.tape.steps or ():
+            step.room = room = step.room if step.operates else room  # what makes an array saves nothing
         self.tape.doing = doing
         _put_back([*self.kept.arrivals.get(len(self.reruns), ()), *open_])  # what others have written since the last operation
         self.kept = Kept()
@@ -629,7 +632,8 @@ class Budget:
     def refuse_scripted(self, what: str) -> None:
         """TapeError where operations would have to run again."""
         if not self.stores:
-            enough = self.planner.peak(self.planner.keeping()) + self.tape.other_bytes()
+            planner = self.planner  # a first recording stores the state at the beginning as well, as long as there is room
+            enough = planner.peak(planner.keeping()) + planner.initial + planner.kept + self.tape.other_bytes()
             raise TapeError(
                 f"within its budget of {shown(self.limited())} this program runs again in its reverse, which {what} cannot: a tape without "
                 f"a budget, or with one of {enough} bytes, keeps all that is needed"

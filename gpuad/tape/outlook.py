@@ -21,7 +21,8 @@ class Outlook:
     """A reversal within `budget` bytes. `peak`: the most bytes that the tape adds, as a pool rounds them; `checkpoints`: states that are
     stored at once, that at the beginning among them, 0 if all that adjoints need is kept; `operations`: of the program, `reruns`: how
     often one of them runs again; `moved`: bytes that are copied to checkpoints and back; `offloaded`: of checkpoints on the second level;
-    `seconds`: about what the runs beyond the first take, by the time of the last recording."""
+    `seconds`: about what the runs beyond the first take, by the time of the last recording; `work`: bytes that these read and
+    write, as a multiple of those of the program."""
 
     budget: int
     peak: int
@@ -31,6 +32,7 @@ class Outlook:
     moved: int
     seconds: float
     offloaded: int = 0
+    work: float = 0.0
 
     @property
     def records(self) -> int:
@@ -43,7 +45,7 @@ class Outlook:
             return f"budget {shown(self.budget)}: peak {shown(self.peak)}, nothing runs again"
         return (
             f"budget {shown(self.budget)}: peak {shown(self.peak)}, {self.checkpoints} checkpoints, {self.reruns} operations run again "
-            f"({self.reruns / self.operations:.2f} times the program, about {self.seconds:.3g} s), {shown(self.moved)} copied"
+            f"({self.work:.2f} times the program, about {self.seconds:.3g} s), {shown(self.moved)} copied"
             + (f", {shown(self.offloaded)} offloaded" if self.offloaded else "")
         )
 
@@ -65,7 +67,8 @@ def _of(script: Script, planner: Planner, budget: int, others: int, seconds: flo
     n = len(planner.program)
     checkpoints = script.checkpoints + 1 if script.uses_initial else 0
     peak = planner.peak(script) + others
-    return Outlook(budget, peak, checkpoints, n, script.reruns, script.moved, seconds * script.reruns / max(n, 1), script.far)
+    work = script.cost / planner.program.costs[-1]
+    return Outlook(budget, peak, checkpoints, n, script.reruns, script.moved, seconds * work, script.far, work)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Tradeoff:
     def __str__(self) -> str:
         """As a table."""
         head = f"{'bytes':>14}  {'checkpoints':>11}  {'run again':>10}  {'of the program':>14}"
-        rows = [f"{p.peak:>14}  {p.checkpoints or 'all':>11}  {p.reruns:>10}  {p.reruns / p.operations:>14.2f}" for p in self.points]
+        rows = [f"{p.peak:>14}  {p.checkpoints or 'all':>11}  {p.reruns:>10}  {p.work:>14.2f}" for p in self.points]
         return "\n".join([head, *rows])
 
     def picture(self, path: str) -> None:
@@ -88,7 +91,7 @@ class Tradeoff:
         from matplotlib import pyplot
 
         figure, axes = pyplot.subplots(figsize=(6, 4))
-        axes.plot([p.peak for p in self.points], [1 + p.reruns / p.operations for p in self.points], "o-", markersize=3)
+        axes.plot([p.peak for p in self.points], [1 + p.work for p in self.points], "o-", markersize=3)
         axes.set(xscale="log", xlabel="bytes that the tape adds", ylabel="runs of the program")
         axes.grid(visible=True, alpha=0.3)
         figure.tight_layout()
@@ -131,7 +134,7 @@ def tradeoff(planner: Planner, others: int, seconds: float, points: int) -> Trad
     scripts = [*(planner.script(s) for s in slots), planner.keeping()]
     found: list[Outlook] = []
     for script in sorted(scripts, key=planner.peak):
-        if not found or script.reruns < found[-1].reruns:
+        if not found or found[-1].work * planner.program.costs[-1] > script.cost + 0.5:
             found.append(_of(script, planner, planner.peak(script) + others, others, seconds))
     return Tradeoff(tuple(found))
 

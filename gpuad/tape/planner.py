@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ..budget import Chain, Keep, Move, Reverse, moves_from, moves_of, moves_on_two_levels, rounded, shown
+from ..budget import Chain, Keep, Move, Reverse, Weighted, moves_from, moves_of, moves_on_two_levels, rounded, shown
 from .marks import Marks
 from .program import Program, initial_parts
 from .script import Online, Script, Writer
 from .script_memory import transient_bytes
 
 MOST_UNITS = 1024
+MOST_WEIGHED = 128  # units that are told apart by what they cost
+UNEQUAL = 1.25  # from this ratio of costs on
 _LONGEST = 256  # operations of a period
 _KEEPING = -1  # in place of a number of checkpoints: nothing runs again
 _FEW = 16  # schedules, of which each is looked at
@@ -161,10 +163,25 @@ class Planner:
         return writer.layout.top
 
     @cached_property
-    def chain(self) -> Chain:
-        state, _, further, spared = self._sizes
+    def _kept_units(self) -> Callable[[int], int]:
+        """How many units can be kept in the memory of so many checkpoints. It does not hold the planner, whose memory is let go with it."""
+        state, _, further, _ = self._sizes
         units = len(self.boundaries) - 1
-        return Chain(units, lambda slots: 1 + slots * state // further if further else units, spared)
+        return lambda slots: 1 + slots * state // further if further else units
+
+    @cached_property
+    def equal(self) -> Chain:
+        """The units, as if they cost the same."""
+        return Chain(len(self.boundaries) - 1, self._kept_units, self._sizes[3])
+
+    @cached_property
+    def chain(self) -> Chain | Weighted:
+        """The units with what each costs, where that differs and they are few enough for it."""
+        weights = np.diff(np.asarray(self.program.costs)[self.boundaries])
+        inner = weights[1:-1] if len(weights) > 4 else weights  # what comes before and after a loop is no matter
+        if len(weights) > MOST_WEIGHED or inner.max() <= UNEQUAL * inner.min():
+            return self.equal
+        return Weighted([int(w) for w in weights], self._kept_units, self._sizes[3])
 
     @cached_property
     def most_slots(self) -> int:
@@ -197,7 +214,7 @@ class Planner:
             units = len(self.boundaries) - 1
             return Keep(0, units), Reverse(0, units)
         if self.online is None:
-            return (moves_on_two_levels if self.two_levels else moves_of)(self.chain, slots)
+            return moves_on_two_levels(self.equal, slots) if self.two_levels else moves_of(self.chain, slots)
         stored = {self.boundaries.index(t): bool(self.online.freed[t]) for t in sorted(self.online.stored)}
         return moves_from(self.chain, {0: False, **stored}, slots)
 
@@ -216,14 +233,14 @@ class Planner:
         return script.top + fixed + (self.marks.nbytes if self.marks else 0) + rounded(script.transient) * bool(script.transient)
 
     def best_of_levels(self, budget: int) -> Script | None:
-        """The script that runs the fewest operations again; on two levels only where that is better."""
+        """The script that costs the least; on two levels only where that is better."""
         near, far = self.best(budget), self.offloading.best(budget)
         if near is None or far is None:
             return near or far
-        return far if far.reruns < near.reruns else near
+        return far if far.cost < near.cost else near
 
     def best(self, budget: int) -> Script | None:
-        """The script that runs the fewest operations again within so many bytes; None if there is none."""
+        """The script whose operations that run again cost the least within so many bytes; None if there is none."""
         sweeps = self.marks is None
         if sweeps and self.peak(self.keeping()) <= budget:
             return self.keeping()
@@ -232,7 +249,7 @@ class Planner:
         low, high = 0, max(self.most_slots - 1 if sweeps else self.most_slots, 0)
         if high <= _FEW or high * len(self.program) <= _LOOKED:  # all there are: where states differ, more of them may take fewer bytes
             fitting = [s for slots in range(high + 1) if self.peak(s := self.script(slots)) <= budget]
-            return min(fitting, key=lambda s: (s.reruns, self.peak(s)))
+            return min(fitting, key=lambda s: (s.cost, self.peak(s)))
         high = min(high, budget // max(self._sizes[0], 1) + 1)
         while low < high:
             middle = (low + high + 1) // 2

@@ -37,6 +37,14 @@ class Program:
         return [rerun.writes for rerun in self.reruns]
 
     @cached_property
+    def costs(self) -> list[int]:
+        """What it costs to run the operations before each, and all: the bytes that they read and write."""
+        found = [0]
+        for rerun in self.reruns:
+            found.append(found[-1] + max(sum(r.nbytes for part in (rerun.reads, rerun.writes) for r in part.values()), 1))
+        return found
+
+    @cached_property
     def state_bytes(self) -> list[int]:
         """For each operation the bytes of the checkpoint before it."""
         found = [0] * (len(self) + 1)

@@ -159,7 +159,7 @@ class Script:
     """A program and its reversal, item by item. `forward`: what is stored before each operation of the program itself, and what it writes
     down (None: nothing); `reversal`: all that follows; `finals`: what is put back at the end. `top`: bytes of the buffers; `transient`:
     the most that one operation takes; `arrays`: memory that the recording had made, which buffers lie in; `reruns`: operations that run
-    again; `watched`: what the reversal reads of memory as the program left it."""
+    again, `cost`: the bytes that these read and write; `watched`: what the reversal reads of memory as the program left it."""
 
     forward: dict[int, tuple[Store, ...]]
     noted: dict[int, tuple[Buffer, ...]]
@@ -174,6 +174,7 @@ class Script:
     sweeps: bool
     arrays: dict[int, Any]
     far: int  # bytes of the second level
+    cost: int
     transient: int = 0
 
     @property
@@ -201,7 +202,7 @@ class Writer:
         self.reversal: list[Item] = []
         self.block = Block()
         self.finals: tuple[Stored, ...] = ()
-        self.reruns = self.moved = self.most = 0
+        self.reruns = self.cost = self.moved = self.most = 0
         self.watched: Regions = {}
         self.uses_initial = False
         self.at = 0  # operations of the program itself that have been run
@@ -224,7 +225,7 @@ class Writer:
         return Script(
             forward, self.noted, self.reversal, self.finals, self.layout, self.reruns, self.moved, self.watched, self.most,
             self.uses_initial, self.sweeping, self.online.arrays,
-            self.far.top,
+            self.far.top, self.cost,
         )  # fmt: skip
 
     def _write(self, move: Move) -> None:
@@ -328,10 +329,14 @@ class Writer:
         if self.in_program:
             self.at = end
             return
-        self.reruns += end - begin
+        self._count(begin, end)
         for t in range(begin, end) if not self.sketch else ():
             self._arrive(t)
             self.reversal.append(Again(t))
+
+    def _count(self, begin: int, end: int) -> None:
+        self.reruns += end - begin
+        self.cost += self.program.costs[end] - self.program.costs[begin]
 
     def _arrive(self, t: int) -> None:
         if self.program.reruns[t].arrives:
@@ -356,7 +361,7 @@ class Writer:
             self.watched = united(self.watched, pending)
             self.at = end
         else:
-            self.reruns += stop - begin
+            self._count(begin, stop)
 
     def _overwritten(self, t: int, operation: Operation, pending: Regions, block: Block) -> Regions:
         """Keeps what is about to be overwritten, and needed; gives what is still needed where it is."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -544,6 +545,44 @@ def test_second_derivatives_are_no_business_of_a_tape() -> None:
         with pytest.raises(gpuad.GpuadError, match="hvp"), tape:
             gpuad.hvp(compiled(STEP, "speak"), 4, 64, (x, 1, N), (dots, None, None))
         assert (x.primal == np.linspace(0.1, 1, N)).all()
+
+
+def test_second_derivatives_beside_a_tape_that_runs_again() -> None:
+    """Between a recording and its reverse `hvp` takes what it needs for itself, and the tape is as it was."""
+    loop, free, kernel = Loop(20, BYTES * 5), Loop(20), compiled(STEP, "speak")
+    found = []
+    for turn in range(3):
+        u, _ = loop.record()
+        before = loop.tape.within.added() if loop.tape.within is not None else 0
+        x, dots = pair(np.linspace(0.1, 1, N)), pair(np.ones(N))
+        x.shadow[...], dots.shadow[...] = 1.0, 0.0
+        gpuad.hvp(kernel, 4, 64, (x, turn, N), (dots, None, None))
+        found.append([a.tobytes() for a in (x.primal, x.shadow, dots.primal, dots.shadow)])
+        assert loop.tape.within is not None and loop.tape.within.added() == before
+        loop.tape.reverse({u: loop.seed})
+        assert [a.tobytes() for p in (loop.u, loop.v, loop.table) for a in (p.primal, p.shadow)] == free.run()
+    assert found[0] == found[1] == found[2]
+    assert np.allclose(np.frombuffer(found[0][3]), 1.4, rtol=1e-12)  # of 0.7 x^2, whose second derivative it is
+
+
+def test_a_graph_that_does_not_fit_says_how_many_bytes_it_takes() -> None:
+    loop, free = Loop(20, BYTES * 6), Loop(20)
+    wanted = free.run()
+    u, _ = loop.record()
+    with pytest.raises(TapeError, match="which a graph cannot") as caught:
+        loop.tape.graph({u: loop.seed})
+    loop.tape.reverse({u: loop.seed})  # the refusal has left it as it was
+    assert loop.v.shadow.tobytes() == wanted[3]
+    enough = int(re.findall(r"one of (\d+) bytes", str(caught.value))[0])
+    loop = Loop(20, enough)
+    u, _ = loop.record()
+    graph = loop.tape.graph({u: loop.seed})
+    for _ in range(2):
+        loop.u.primal[...], loop.v.primal[...] = loop.start, 0.25
+        loop.table.shadow.fill(0)
+        graph.launch()
+        np.testing.assert_allclose(loop.table.shadow, free.table.shadow, rtol=1e-12)
+        assert loop.u.primal.tobytes() == free.u.primal.tobytes() and loop.tape.most <= enough
 
 
 def test_several_seeds_in_one_sweep() -> None:
