@@ -114,7 +114,7 @@ class Locks:
                 return
             noted: list[tuple[dict[int, Array], int, Callable[[], Array | None]]] = []
             locked: list[Callable[[], Array | None]] = []
-            for a in sorted(self._arrays.values(), key=lambda a: sum(1 for _ in _behind(a))):
+            for a in _owners_first(self._arrays.values()):
                 if np.may_share_memory(a, memory) and _elsewhere(self, a) is None:
                     a.flags.writeable = True
                     locked.append(weakref.ref(a))

@@ -243,7 +243,7 @@ class Reading:
             yield from self.values()
         else:
             yield from _Scripted(self, self.script).held()
-        if self.planner is not None and self.script is not None and (self.script.uses_initial or self.tape.restore):
+        if self.planner is not None and self.script is not None and (self.script.has_initial or self.tape.restore):
             yield from self.supposed(self.planner)
         elif self.tape.within is not None and self.planner is None:
             yield from self.kept()

@@ -131,7 +131,7 @@ def tradeoff(planner: Planner, others: int, seconds: float, points: int) -> Trad
     if len(slots) > points:
         ratio = max(len(slots) - 1, 1) ** (1 / (points - 1))
         slots = sorted({round(ratio**k) - 1 for k in range(points)} | {0})
-    scripts = [*(planner.script(s) for s in slots), planner.keeping()]
+    scripts = [*(planner.script(s) for s in slots), planner.keeping(), *([planner.undoing()] if planner.undoes else [])]
     found: list[Outlook] = []
     for script in sorted(scripts, key=planner.peak):
         if not found or found[-1].work * planner.program.costs[-1] > script.cost + 0.5:

@@ -5,6 +5,7 @@ A unit is a turn of the program's loop, if most of it is one, else an operation,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,6 +24,7 @@ MOST_WEIGHED = 128  # units that are told apart by what they cost
 UNEQUAL = 1.25  # from this ratio of costs on
 _LONGEST = 256  # operations of a period
 _KEEPING = -1  # in place of a number of checkpoints: nothing runs again
+_UNDOING = -2  # nor is what operations overwrite kept where they can be taken back
 _FEW = 16  # schedules, of which each is looked at
 _LOOKED = 1 << 13  # operations of schedules, up to which each is looked at, too
 
@@ -197,20 +199,34 @@ class Planner:
         """A sketch of the script with so many checkpoints beside the initial state: what it comes to, without its items, since many are
         made and looked at."""
         if slots not in self._scripts:
-            found = self._written(self._moves(slots), sketch=True)
-            self._scripts[slots] = replace(found, forward={}, noted={}, reversal=[])
+            self._scripts[slots] = replace(self._least(slots), forward={}, noted={}, reversal=[])
         return self._scripts[slots]
+
+    def _least(self, slots: int) -> Script:
+        """The script that takes fewer bytes of that which keeps what is overwritten and that which takes operations back."""
+        found, moves = [], self._moves(slots)
+        if slots != _UNDOING:
+            found.append(self._write(moves, sketch=True))
+        if slots != _KEEPING and self.undoes:
+            found.append(self._write(moves, sketch=True, undoing=True))
+        return min(found, key=self.peak)
+
+    @cached_property
+    def undoes(self) -> bool:
+        """Whether there are operations that can be taken back. Where the initial state is given back nothing is, nor after a first
+        recording: what fits there would be less than what the program takes when it comes again."""
+        return self.restored is None and self.marks is None and any(rerun.undo is not None for rerun in self.program.reruns)
 
     def whole(self, script: Script) -> Script:
         """The script of a sketch, as it is followed."""
         for planner in (self, self.offloading):
             for slots, known in planner._scripts.items():
                 if known is script:
-                    return planner._written(planner._moves(slots))
+                    return planner._write(planner._moves(slots), undoing=bool(script.undone))
         raise AssertionError("a sketch belongs to the planner that made it")
 
     def _moves(self, slots: int) -> tuple[Move, ...]:
-        if slots == _KEEPING:
+        if slots in (_KEEPING, _UNDOING):
             units = len(self.boundaries) - 1
             return Keep(0, units), Reverse(0, units)
         if self.online is None:
@@ -218,8 +234,8 @@ class Planner:
         stored = {self.boundaries.index(t): bool(self.online.freed[t]) for t in sorted(self.online.stored)}
         return moves_from(self.chain, {0: False, **stored}, slots)
 
-    def _written(self, moves: Sequence[Move], *, sketch: bool = False) -> Script:
-        found = Writer(self.program, self.boundaries, self.online, sketch=sketch).script(moves)
+    def _write(self, moves: Sequence[Move], *, sketch: bool = False, undoing: bool = False) -> Script:
+        found = Writer(self.program, self.boundaries, self.online, sketch=sketch, undoing=undoing).script(moves)
         found.transient = transient_bytes(found.reversal, self.program)
         return found
 
@@ -227,9 +243,13 @@ class Planner:
         """The script in which nothing runs again."""
         return self.script(_KEEPING)
 
+    def undoing(self) -> Script:
+        """The same with operations taken back in place of what they overwrite."""
+        return self.script(_UNDOING)
+
     def peak(self, script: Script) -> int:
         """Bytes that it takes, with what it needs of the state at the beginning."""
-        fixed = self.initial + self.kept if script.uses_initial or self.restored is not None else 0
+        fixed = self.initial + self.kept if script.has_initial or self.restored is not None else 0
         return script.top + fixed + (self.marks.nbytes if self.marks else 0) + rounded(script.transient) * bool(script.transient)
 
     def best_of_levels(self, budget: int) -> Script | None:
@@ -244,6 +264,8 @@ class Planner:
         sweeps = self.marks is None
         if sweeps and self.peak(self.keeping()) <= budget:
             return self.keeping()
+        if sweeps and self.undoes and self.peak(self.undoing()) <= budget:
+            return self.undoing()
         if self.peak(self.script(0)) > budget:
             return None
         low, high = 0, max(self.most_slots - 1 if sweeps else self.most_slots, 0)
@@ -268,8 +290,10 @@ class Planner:
     def told(self, script: Script, names: Callable[[int], str]) -> list[str]:
         """What a script stores, runs again and sends to the second level, with bytes and reasons, a line each. `names`: of allocations, by
         address."""
+        undone = [f"undo       {self._undone(script)}, which is exact in bits"] if script.undone else []
         if not script.reruns:
-            return [f"store      all that adjoints need of what is overwritten: {shown(script.top)}"]
+            rest = ", but for what is taken back; the final state, which is put back, among it" if undone else ""
+            return [f"store      all that adjoints need of what is overwritten{rest}: {shown(script.top)}", *undone]
         states = [self.program.states[t] for t in self.boundaries[1:-1] if t in self.program.states]
         largest = max(states, key=lambda state: sum(r.nbytes for r in state.values()), default={})
         of = ", ".join(f"`{names(where)}`" for where in largest) or "nothing"
@@ -279,12 +303,18 @@ class Planner:
             f"{shown(self._sizes[0])} each: what later operations read of memory and overwrite; the final state, which is put back, "
             f"{shown(finals)}",
             f"recompute  {script.reruns} operations, from the checkpoint before them",
+            *undone,
         ]
         if script.far:
             found.append(f"offload    {shown(script.far)} of states between segments, fetched ahead of the adjoints")
         for why, nbytes in self._reasons.items():
             found.append(f"keep       {shown(nbytes)} of results, which may not be computed again: {why}")
         return found
+
+    def _undone(self, script: Script) -> str:
+        """Which operations are taken back."""
+        counts = Counter(self.program.operations[t].name for t in script.undone)
+        return ", ".join(f"{count} of `{name}`" for name, count in sorted(counts.items()))
 
     @cached_property
     def _reasons(self) -> dict[str, int]:
@@ -301,7 +331,7 @@ class Planner:
     def holders(self, others: int) -> str:
         """What takes the smallest budget."""
         script = min(self._bare, self.keeping(), key=self.peak)
-        again = script.uses_initial
+        again = script.has_initial
         parts = {
             "the initial state": self.initial if again or self.restored is not None else 0,
             "results of operations that may not run again": self.kept if again else 0,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import pipeline
+from ..affine.instances import Shape
+from ..affine.relations import is_installed
+from ..affine.undoing_certificate import takes_back
+from ..analysis.inverses import inverse
+from ..ir.nodes import Kernel
 from ..pipeline import Call
 from ..runtime.actions import Action
 from ..runtime.base import Memory, prepared
@@ -33,7 +38,32 @@ def launch_again(recipe: Recipe, operation: Launched, read: Iterable[Use]) -> Re
 
     reads = united(reads, without(writes, must))
     again = None if why else _silent(recipe, call, first)
-    return Rerun(reads, writes, must, first, again, why, tuple(n * dtype.itemsize for n, dtype in sizes), noting)
+    logs = tuple(n * dtype.itemsize for n, dtype in sizes)
+    undo = None if why or logs or operation.effects.after else undo_of(recipe.operation.kernel, recipe.primal, call, recipe.given)
+    return Rerun(reads, writes, must, first, again, why, logs, noting, undo=undo)
+
+
+def undo_of(kernel: Any, primal: Kernel, call: Call, given: Sequence[Any]) -> Callable[[], Action] | None:
+    """What makes the launch that takes one back to the bit, where there is a certificate for one. `given`: what it is launched with."""
+    if call.overlaps or call.absent:
+        return None
+    undone = kernel.facts.get(("undone", id(primal), call.key), lambda: (primal, _certified(primal, call)))[1]
+    if undone is None:
+        return None
+
+    def made() -> Action:
+        call.prepare([undone])
+        return prepared(call.executor, undone, call.grid, call.block, given, call.shared_mem)
+
+    return made
+
+
+def _certified(primal: Kernel, call: Call) -> Kernel | None:
+    found = inverse(primal)
+    if found is None or not is_installed():
+        return None
+    shape = Shape(call.grid, call.block, dict(call.numbers(primal).scalars))
+    return found if takes_back(primal, found, shape) else None
 
 
 def _silent(recipe: Recipe, call: Call, first: Action) -> Action:

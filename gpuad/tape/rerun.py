@@ -31,7 +31,8 @@ class Rerun:
     write; `writes`, `must`: what it may, and surely does. `first`: the launch as the user made it; `again`: the same without what it says,
     None where it may not run again, because of `why`. `logs`: bytes of what the launch writes down for its adjoint; `noting`: the launch
     that does so, into such memory. `room`: bytes of the tape's memory that it took while it ran, `scratch`: that the stacks of its reverse
-    take. `arrives`: memory that code which the tape does not see has written before it."""
+    take. `arrives`: memory that code which the tape does not see has written before it. `undo`: makes what takes back what it wrote, to the
+    bit; None where that is not known."""
 
     reads: Regions
     writes: Regions
@@ -44,6 +45,7 @@ class Rerun:
     room: int = 0
     scratch: int = 0
     arrives: Regions = field(default_factory=dict)
+    undo: Callable[[], Action] | None = None
 
     @property
     def keeps(self) -> bool:

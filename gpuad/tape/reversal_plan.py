@@ -23,8 +23,9 @@ from .launch_joining import Part, joined
 from .operations import Foreign, Operation, Renewed
 from .recorded_launch import Launched
 from .region import EMPTY, Region
+from .rerun import Rerun
 from .rules import Ruled
-from .script import Adjoint, Begin, Block
+from .script import Adjoint, Begin, Block, Undo
 from .scripted import Scripted
 from .shadows import Shadows
 from .version_finder import VersionFinder
@@ -187,12 +188,15 @@ class Reversal:
         block: Block | None = None
         finder = VersionFinder(self.transient, versions, doing.do)
         for item in scripted.script.reversal:
-            if not isinstance(item, Adjoint):
+            if not isinstance(item, Adjoint | Undo):
                 doing.actions += scripted.actions(item)
                 continue
             if item.block is not block:
                 block, finder = item.block, VersionFinder(self.transient, scripted.versions(item.block), doing.do)
             operation = self.operations[item.time]
+            if isinstance(item, Undo):
+                doing.actions += taken_back(finder.versions, operation, scripted.program.reruns[item.time], item.time)
+                continue
             if isinstance(operation, Launched) and item.time in block.logs:
                 operation = replace(operation, logs=scripted.logs(block, item.time))
             yield finder, item.time, operation
@@ -254,6 +258,19 @@ class Reversal:
             for part, piece in versions.sources(a, a.initial):
                 found += placing(piece, part, a.root, 0) if piece is not None else []
         return found
+
+
+def taken_back(versions: Versions, operation: Operation, rerun: Rerun, time: int) -> list[Action]:
+    """What takes back an operation: what it wrote is brought to where it left it, and is as it was before then."""
+    assert rerun.undo is not None
+    found: list[Action] = []
+    for allocation in {use.allocation.address: use.allocation for use in operation.effects.writes}.values():
+        region = rerun.writes[allocation.address]
+        versions.back_to(allocation, time + 1)
+        for part, piece in versions.sources(allocation, region):
+            found += placing(piece, part, allocation.root, 0) if piece is not None else []
+        versions.brought_back(allocation, region)
+    return [*found, rerun.undo()]
 
 
 def _step(operation: Operation, stale: Stale) -> Step | None:

@@ -18,7 +18,7 @@ from .marks import Copied, Marks
 from .operations import Operation
 from .program import Program
 from .region import EMPTY, Region
-from .rerun import Regions, Rerun, adjoint_reads, united, without
+from .rerun import Regions, Rerun, adjoint_reads, common, united, without
 from .versions import Piece, Versions, home_of
 
 
@@ -42,10 +42,12 @@ class Stored:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Block:
-    """What is kept of operations that are about to be reversed: pieces by allocation, and what launches wrote down."""
+    """What is kept of operations that are about to be reversed: pieces by allocation, what launches wrote down, and which operations are
+    taken back, so that nothing is kept of what they overwrite."""
 
     pieces: dict[int, list[Stored]] = field(default_factory=dict)
     logs: dict[int, list[Buffer]] = field(default_factory=dict)
+    undone: set[int] = field(default_factory=set)
 
     def symbolic(self) -> Versions:
         """Where versions are, for who only counts bytes."""
@@ -111,6 +113,14 @@ class Again:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class Undo:
+    """Takes back what an operation wrote, from the version that it left."""
+
+    time: int
+    block: Block
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Adjoint:
     """Runs the adjoint of an operation."""
 
@@ -118,7 +128,7 @@ class Adjoint:
     block: Block
 
 
-Item: TypeAlias = "Fetch | Store | Ahead | Begin | Arrive | Again | Adjoint"
+Item: TypeAlias = "Fetch | Store | Ahead | Begin | Arrive | Again | Undo | Adjoint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +185,14 @@ class Script:
     arrays: dict[int, Any]
     far: int  # bytes of the second level
     cost: int
+    undone: frozenset[int]  # operations that are taken back
     transient: int = 0
+
+    @property
+    def has_initial(self) -> bool:
+        """Whether the state at the beginning is stored: where launches are taken back too, so that a program that turns out to be another
+        one can start again."""
+        return self.uses_initial or bool(self.undone)
 
     @property
     def top(self) -> int:
@@ -186,10 +203,14 @@ class Script:
 class Writer:
     """Writes the script for moves over units that begin at `boundaries`. `online`: the checkpoints of the program, which has been run; None
     where it is part of the script itself. The state at the beginning is stored by others. `sketch`: launches of which nothing is kept are
-    counted, and not written down: they are many, and take no memory."""
+    counted, and not written down: they are many, and take no memory. `undoing`: what operations overwrite is not kept where they can be
+    taken back; what they left is put back at the end."""
 
-    def __init__(self, program: Program, boundaries: Sequence[int], online: Online | None, *, sketch: bool = False) -> None:
-        self.sketch = sketch
+    def __init__(
+        self, program: Program, boundaries: Sequence[int], online: Online | None, *, sketch: bool = False, undoing: bool = False
+    ) -> None:
+        self.sketch, self.undoing = sketch, undoing
+        self.undone: set[int] = set()
         self.program, self.boundaries, self.sweeping = program, boundaries, online is None
         self.online = Online() if online is None else online
         self.layout = deepcopy(self.online.layout)
@@ -225,7 +246,7 @@ class Writer:
         return Script(
             forward, self.noted, self.reversal, self.finals, self.layout, self.reruns, self.moved, self.watched, self.most,
             self.uses_initial, self.sweeping, self.online.arrays,
-            self.far.top, self.cost,
+            self.far.top, self.cost, frozenset(self.undone),
         )  # fmt: skip
 
     def _write(self, move: Move) -> None:
@@ -305,9 +326,7 @@ class Writer:
         self.reversal = found
 
     def _load(self, t: int, last: bool) -> None:
-        if not self.finals:
-            self.finals = tuple(Stored(w, r, self.layout.take(r.nbytes)) for w, r in self.program.finals.items())
-            self._store(t, self.finals)
+        self._store_finals(t)
         if t == 0:
             self.moved += sum(r.nbytes for r in self.program.states[0].values())
             self.reversal.append(Begin())
@@ -317,6 +336,17 @@ class Writer:
         self.reversal.append(Fetch(stored, self.places.get(t)))
         if last:
             self._let_go(t)
+
+    def _store_finals(self, t: int) -> None:
+        """Stores what is put back at the end, before memory is changed for the first time."""
+        if self.finals:
+            return
+        regions = self.program.finals if self.uses_initial else {}
+        if self.undoing:
+            for rerun in self.program.reruns:
+                regions = united(regions, rerun.writes) if rerun.undo is not None else regions
+        self.finals = tuple(Stored(w, r, self.layout.take(r.nbytes)) for w, r in regions.items())
+        self._store(t, self.finals)
 
     def _let_go(self, t: int) -> None:
         """A checkpoint is not needed any longer."""
@@ -354,7 +384,11 @@ class Writer:
             if t < stop:
                 if not inside:
                     self._arrive(t)
-                pending = self._overwritten(t, operation, pending, block)
+                if self.undoing and rerun.undo is not None and common(pending, rerun.writes):
+                    block.undone.add(t)
+                    pending = united(pending, rerun.writes)  # from what it left, what was there before is had
+                else:
+                    pending = self._overwritten(t, operation, pending, block)
                 self._again(t, rerun, block, inside)
             pending = united(pending, after)
         if inside:
@@ -392,6 +426,12 @@ class Writer:
 
     def _reverse(self, begin: int, end: int) -> None:
         block = self.block
-        self.reversal += [Adjoint(t, block) for t in range(end - 1, begin - 1, -1)]
+        if block.undone:
+            self._store_finals(end)
+        self.undone |= block.undone
+        for t in range(end - 1, begin - 1, -1):
+            if t in block.undone:
+                self.reversal.append(Undo(t, block))
+            self.reversal.append(Adjoint(t, block))
         self.layout.drop(s.buffer for each in block.pieces.values() for s in each)
         self.layout.drop(buffer for logs in block.logs.values() for buffer in logs)

@@ -101,7 +101,7 @@ class Scripted:
     def forward(self, time: int) -> tuple[Action, ...]:
         """What an operation of the program itself does."""
         script, rerun = self.script, self.program.reruns[time]
-        saving = self.kept.saving if script.uses_initial else {}
+        saving = self.kept.saving if script.has_initial else {}
         found: list[Action] = [*saving.get(time, ())]
         for store in script.forward.get(time, ()):
             found += self.actions(store)

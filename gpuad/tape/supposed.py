@@ -18,7 +18,7 @@ from .outlook import Prospects
 from .planner import Planner
 from .program import Program
 from .recorded_launch import Launched
-from .relaunch import rule_again
+from .relaunch import rule_again, undo_of
 from .rerun import Rerun, of_uses, order_matters, united, without
 from .rules import Ruled
 
@@ -57,7 +57,8 @@ def _rerun(tape: Any, operation: Operation) -> Rerun:
     must = writes if why else must
     sizes = pipeline.log_sizes(adjoint, call) if adjoint is not None and adjoint.augmented is not None else []
     logs = tuple(n * dtype.itemsize for n, dtype in sizes)
-    return Rerun(united(reads, without(writes, must)), writes, must, _nothing, None if why else _nothing, why, logs)
+    undo = None if why or logs or operation.effects.after else undo_of(operation.kernel, primal, call, ())
+    return Rerun(united(reads, without(writes, must)), writes, must, _nothing, None if why else _nothing, why, logs, undo=undo)
 
 
 def _nothing() -> None:

@@ -172,6 +172,11 @@ class Versions:
             self.tables[id(allocation)] = [(piece.region, piece), *kept]
         self.next[id(allocation)] = at
 
+    def brought_back(self, allocation: Allocation, region: Region) -> None:
+        """The region's version of this moment is in the allocation itself again."""
+        table = self.tables.get(id(allocation), [])
+        self.tables[id(allocation)] = [(rest, piece) for held, piece in table if (rest := held - region)]
+
     def sources(self, allocation: Allocation, region: Region) -> list[Source]:
         """What the region's version is made of at this moment."""
         found: list[Source] = []
