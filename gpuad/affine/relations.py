@@ -19,6 +19,8 @@ from .values import Graph, Node
 
 _NAME = re.compile(r"\bs\d+\b")
 OPERATIONS = 1_000_000  # isl's steps for one question, about a quarter of a second
+DIVISIONS = 56  # quotients and remainders in one text: nested, each few take isl twice as long to read, and count as no operations
+_DIVISION = re.compile(r"\bmod\b|\bfloor\b|%")
 _local = threading.local()
 T = TypeVar("T")
 
@@ -107,7 +109,7 @@ def _formula(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], more: It
 
 
 def _defined(graph: Graph, terms: list[str]) -> str:
-    """A conjunction, with the definitions of the names in it."""
+    """A conjunction, with the definitions of the names in it. Raises Undecided if isl would take minutes to read it."""
     names: dict[str, None] = {}
     waiting = list(terms)
     while waiting:
@@ -117,6 +119,8 @@ def _defined(graph: Graph, terms: list[str]) -> str:
                 waiting.append(graph.named[name])
                 terms = [*terms, graph.named[name]]
     formula = " and ".join(f"({t})" for t in terms) or "1 = 1"
+    if sum(1 for _ in _DIVISION.finditer(formula)) > DIVISIONS:
+        raise Undecided(f"more than {DIVISIONS} quotients and remainders")
     return f"exists ({', '.join(names)} : {formula})" if names else formula
 
 
