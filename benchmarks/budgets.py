@@ -58,8 +58,9 @@ def problem_record(problem: str, n: int, steps: int, peers: str | None) -> Recor
     every = [whole, *(measured(problem, n, steps, whole["predicted"] // share) for share in SHARES)]
     found: Record = {"gpuad": every, "stored": whole["predicted"]}
     rows = [r for r in every if "refused" not in r]
+    bits = whole["gradient"]
     for row in rows:
-        row["equal bits"] = row.pop("gradient") == whole.get("gradient", "")
+        row["equal bits"] = row.pop("gradient") == bits
     for who in ("jax", "torch") if peers else ():
         found[who] = others(peers or "", who, problem, n, steps)
         worth = _frontier([r for r in found[who] if "failed" not in r])

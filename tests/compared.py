@@ -54,6 +54,26 @@ def whole() -> str:
     return text
 
 
+def budgets() -> tuple[str, Path | None]:
+    """Time loops within byte budgets, from the newest record of them, and its picture; nothing where there is none."""
+    files = sorted(RESULTS.glob("budgets-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))
+    if not files:
+        return "", None
+    record = json.loads(files[-1].read_text(encoding="utf-8"))
+    text = f"\n{heading(record)}; {record['n']} x {record['n']} cells, {record['steps']:,} steps.\n"
+    text += "\n![time over bytes](pictures/budgets.png)\n"
+    text += "\n| problem | how | MB | CPU seconds | run again | time at equal bytes | bytes at equal time |\n"
+    text += "|---|---|---:|---:|---:|---:|---:|\n"
+    for problem, found in record["problems"].items():
+        for who in ("gpuad", "jax", "torch"):
+            for row in (r for r in found.get(who, ()) if "bytes" in r):
+                how = row.get("way") or ("a budget" if row["budget"] else "all stored")
+                ratios = (row.get(f"{what} ratio at equal {other}", "") for what, other in (("time", "bytes"), ("bytes", "time")))
+                cells = problem, f"{who}: {how}", f"{row['bytes'] / 1e6:.0f}", _three(row["cpu"]), row.get("reruns", ""), *ratios
+                text += f"| {' | '.join(map(str, cells))} |\n"
+    return text, files[-1].with_suffix(".png")
+
+
 def _milliseconds(rows: Mapping[str, Any], who: str) -> str:
     return _three(rows[who]["gradient_ms"]) if "gradient_ms" in rows.get(who, {}) else ""
 

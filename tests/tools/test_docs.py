@@ -7,12 +7,13 @@ import ast
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from compared import short, whole
+from compared import budgets, short, whole
 from drawing import drawn
 from snippets import PAGES
 from test_architecture import FLOORS, modules
@@ -37,7 +38,7 @@ def printed(page: str, marker: str, text: str, update: bool) -> None:
     """Between its markers the page holds the text."""
     file = ROOT / page
     before, rest = file.read_text(encoding="utf-8").split(f"<!-- {marker} -->\n")
-    held, after = rest.split("<!-- end -->")
+    held, after = rest.split("<!-- end -->", 1)
     if update:
         file.write_text(f"{before}<!-- {marker} -->\n{text}<!-- end -->{after}", encoding="utf-8")
     else:
@@ -83,6 +84,13 @@ def test_the_walkthrough(request: pytest.FixtureRequest) -> None:
 def test_the_comparison(request: pytest.FixtureRequest) -> None:
     printed("docs/comparison.md", "table", whole(), request.config.getoption("--update-golden"))
     printed("README.md", "compared", short(), request.config.getoption("--update-golden"))
+
+
+def test_the_budgets(request: pytest.FixtureRequest) -> None:
+    update, (text, picture) = request.config.getoption("--update-golden"), budgets()
+    if update and picture is not None:
+        shutil.copy(picture, DOCS / "pictures" / "budgets.png")
+    printed("docs/comparison.md", "budgets", text, update)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
