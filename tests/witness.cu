@@ -773,3 +773,97 @@
         atomicAdd(&y[i], c[i] + 2.0 * c[(i + 1) % m]);
     }
 }
+
+// turned_more_than_once: line
+{
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t < n) {
+        v[t] = u[(t + 2 * n + 1) % n] * u[t];
+    }
+}
+
+// turned_back: line
+{
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t < n) {
+        v[t] = u[((t - 3) % n + n) % n] * u[t];
+    }
+}
+
+// turned_within_less: line
+{
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t < n) {
+        v[t] = c[(t + 1) % m] * u[t];
+    }
+}
+
+// mirrored_ends: line
+{
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (n > 1 && t < n) {
+        int before = t - 1 < 0 ? 1 - t : t - 1, after = t + 1 >= n ? 2 * n - 3 - t : t + 1;
+        v[t] = u[before] * u[after] + u[t];
+    }
+}
+
+// unsigned_ends: line
+{
+    unsigned t = blockIdx.x * blockDim.x + threadIdx.x, last = n - 1;
+    if (n > 0 && t <= last) {
+        v[t] = u[t - 1u < last ? t - 1u : last] * u[t];
+    }
+}
+
+// unsigned_guard: line
+{
+    unsigned t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (n > 4 && t - 2u < n - 4u) {
+        v[t] = u[t - 2] * u[t + 2];
+    }
+}
+
+// unsigned_guard_that_lets_all_through: line
+{
+    unsigned t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t - 1u < n - 0u && t < n) {
+        v[t] = u[t] * u[t > 0 ? t - 1 : 0];
+    }
+}
+
+// narrow_index_wraps: line
+{
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned char j = (unsigned char)(t + 255);
+    if (t > 0 && t < n) {
+        v[t] = u[j] * u[t];
+    }
+}
+
+// pinned_ends: line
+{
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (n > 1 && t < n) {
+        if (t == 0) {
+            v[t] = u[1] * u[n - 1];
+        } else if (t == n - 1) {
+            v[t] = u[0] * u[t];
+        } else {
+            v[t] = u[t - 1] * u[t + 1];
+        }
+    }
+}
+
+// reads_what_a_loop_takes: line, x = 3 * n
+{
+    int t = blockIdx.x * blockDim.x + threadIdx.x;
+    if (t < n) {
+        double sum = 0;
+        for (int k = 0; k < 3; k++) {
+            sum += x[t * 3 + k] * w[k];
+        }
+        for (int k = 0; k < 3; k++) {
+            x[t * 3 + k] = x[t * 3 + k] + sum * w[k];
+        }
+    }
+}

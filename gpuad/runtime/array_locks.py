@@ -4,6 +4,8 @@ A write behind a tape's back then fails at the line where it stands, by NumPy's 
 the flag by array object, and a new view has that of the array it is made of: so an array is locked with all the arrays behind it, up to the
 one that owns the memory. What gpuad itself writes goes by addresses, or by a view of the owner that was made before it was locked. A view
 that others made before keeps its own flag, and so does what is no array of NumPy: that no lock sees.
+Who holds such a view cannot be asked: NumPy's arrays are not known to Python's collector, and to count an owner's references and take off
+those of all containers is a walk through every object, 5 ms for 55,000 of them, for each new array of each tape.
 """
 
 from __future__ import annotations

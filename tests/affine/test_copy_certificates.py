@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from launch_tools import compiled
 
 from gpuad.affine.certificate import Run
 from gpuad.affine.copy_certificate import copies
 from gpuad.affine.instances import Shape
+from gpuad.fusion import Link
+from gpuad.ir.nodes import Store
+from gpuad.ir.rewrite import walk_stmts
+from gpuad.runtime.actions import Clearing, Copying
+from gpuad.runtime.base import Memory
+from gpuad.tape import copies as derived
 
 HEAD = 'extern "C" __global__ void k(const double* u, double* v, const int* m, int n, double seed)'
 TID = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
@@ -69,3 +78,18 @@ def test_setting_to_a_number(name: str) -> None:
     body, right = SETTING[name]
     assert certified(body, setting=True) == right
     assert not certified(RIGHT["guarded"], setting=True)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_copy_that_was_derived_wrongly_is_not_taken(wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text of a launch with one element less, in the place of a copy or a clearing like it."""
+    right, less = (compiled(f"{HEAD} {{ {TID} if (i < n{part}) v[i] = {2 + wrong} * u[i]; }}", "k").primal() for part in ("", " - 1"))
+    u, v, saved = (np.arange(10.0) + k for k in range(3))
+    model = Link(right, (3, 1, 1), (4, 1, 1), [Memory(u), Memory(v), Memory(np.zeros(1, np.int32)), 10, 0.0])
+    if wrong:
+        write = next(s for s in walk_stmts(less.body) if isinstance(s, Store))
+        copying, setting = derived.copying_like, derived.setting_like
+        monkeypatch.setattr(derived, "copying_like", lambda kernel, stmt, other, to: copying(less, write, other, to=to))
+        monkeypatch.setattr(derived, "setting_like", lambda kernel, stmt, name: setting(less, write, name))
+    actions: list[Any] = [Copying(saved, v), Copying(v, saved), Clearing(v), Copying(v, 3.0)]
+    assert [derived.as_launch(action, model) is None for action in actions] == [wrong] * len(actions)
