@@ -34,6 +34,7 @@ class Packed:
     geometry: bytes
     pack: Callable[..., bytes]
     pick: Callable[[Sequence[int]], tuple[int, ...]]
+    picked: tuple[int, ...]
 
     def __call__(self, table: Sequence[int]) -> None:
         """Makes the launch."""
@@ -158,7 +159,7 @@ class _Packing:
                 picked.append(base + len(constants))
                 constants.append(slot)
         pick: Callable[[Sequence[int]], tuple[int, ...]] = itemgetter(*picked) if len(picked) > 1 else _one(picked[0])
-        return Packed(launch.entry, launch.geometry, struct.Struct(f"={len(args)}Q").pack, pick)
+        return Packed(launch.entry, launch.geometry, struct.Struct(f"={len(args)}Q").pack, pick, tuple(picked))
 
 
 def _one(k: int) -> Callable[[Sequence[int]], tuple[int, ...]]:

@@ -6,7 +6,8 @@ form in place is an `autograd.Function` that marks what it has changed, and is r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -17,6 +18,7 @@ from .. import pipeline
 from ..arguments.recorder import current as _recorder
 from ..errors import GpuadError, LaunchError
 from ..interop import Signature, read_signature
+from . import written
 from .launches import Bridge, Held
 from .operators import Operator
 from .quick import Quick
@@ -76,7 +78,7 @@ class Function:
         self._arity = len(signature.passed)
         self._tensors = tuple(j for j, k in enumerate(signature.passed) if k in signature.pointers)
         self._others = tuple(j for j, k in enumerate(signature.passed) if k not in signature.pointers)
-        self._known: dict[Any, Quick] = {}
+        self._known: dict[Any, Callable[..., Any]] = {}
         self._operator = None if in_place else Operator(signature, self.bridge)  # now: nothing can be registered while a graph is captured
         self.__name__ = signature.name
 
@@ -106,8 +108,8 @@ class Function:
             found = self._plain(args)
         else:
             key = self._words(args)
-            quick = None if key is None else self._known.get(key)
-            found = _Quick.apply(quick, *args) if quick is not None and not _recorder.get() else self._by_graph(args, key)
+            node = None if key is None else self._known.get(key)
+            found = node(*args) if node is not None and not _recorder.get() else self._by_graph(args, key)
         if self._picked is None:
             return found if type(found) is not tuple or len(found) > 1 else found[0]
         whole = found if type(found) is tuple else (found,)
@@ -138,7 +140,7 @@ class Function:
             if quick is not None and not quick.loose:
                 if len(self._known) >= _MANY:
                     self._known.clear()
-                self._known[key] = quick
+                self._known[key] = written.node(quick, _transformed, pulled, _not_twice) or partial(_Quick.apply, quick)
         return found
 
     def _wanted(self, args: Sequence[Any]) -> tuple[bool, ...] | None:
