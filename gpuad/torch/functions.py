@@ -172,7 +172,8 @@ class Function:
             self._check_leaves(args)
         current, _ = self.bridge.launch(self.numbers(args), (False,) * self.bridge.count)
         if self.in_place:
-            torch.autograd.graph.increment_version([current[k] for k in self._changed if current[k] is not None])
+            changed = [current[k] for k in self._changed if current[k] is not None and not current[k].is_inference()]
+            torch.autograd.graph.increment_version(changed)
         return tuple(current[k] for k in self.returned)
 
     def _dual(self, args: Sequence[Any], dots: Mapping[int, Any]) -> Any:

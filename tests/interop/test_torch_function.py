@@ -440,6 +440,21 @@ def test_a_batch_of_seeds() -> None:
             torch.autograd.grad(y, x, seeds, is_grads_batched=True, retain_graph=True)
 
 
+def test_inference_mode_and_arrays_that_are_left_out() -> None:
+    with torch.inference_mode():
+        x = torch.arange(N, dtype=torch.float64)
+        function(SQUARE, overwrites="inplace")(x, N)
+        assert torch.equal(x, torch.arange(N, dtype=torch.float64) ** 2) and torch.equal(function(EXP)(x * 0, N), torch.ones_like(x))
+    k = body("double* x, const double* bias", "x[i] = x[i] * x[i]; if (bias != nullptr) x[i] += bias[i];")
+    f = function(k)
+    for bias in (None, leaf()):
+        for _ in range(2):
+            x = leaf()
+            y = f(x, bias, N)
+            y.sum().backward()
+            assert torch.allclose(x.grad, 2 * x.detach()) and (bias is None or bias.grad is not None)
+
+
 # --- what is refused ---------------------------------------------------------------------------------------------------------------------
 
 
