@@ -101,13 +101,14 @@ def read_signature(
     from ..api import kernel as made
 
     k = made(kernel)
+    others = "; gpuad.torch.program takes others" if bridge == "gpuad.torch" else ""
     if not isinstance(k, Kernel):
-        raise LaunchError(f"`{k.name}` is no kernel of one text: {bridge}.function takes CUDA kernels; use {bridge}.program for others")
+        raise LaunchError(f"`{k.name}` is no kernel of one text: {bridge}.function takes CUDA kernels{others}")
     refused = [d.name for d in k.parameters if is_record(d.type)] + [g.name for g in k.function.globals]
     if refused:
         raise LaunchError(
             f"`{k.name}` takes `{refused[0]}`, a struct, vector or complex number by value or a variable of its module: {bridge}.function "
-            f"takes arrays and numbers; use {bridge}.program"
+            f"takes arrays and numbers{others}"
         )
     names = [d.name for d in k.parameters]
     pointers = tuple(i for i, d in enumerate(k.parameters) if isinstance(d.type, Pointer))
