@@ -19,7 +19,7 @@ from gpuad.runtime.compiler import LEVEL, has_compiler
 from gpuad.runtime.host import Host
 
 BATCH = 5
-COUNT = cases(20, 40)
+COUNT = cases(15, 40)
 FIRST = int(os.environ.get("GPUAD_SEED", "0"))
 EDGES = 0.05  # share of the elements that may lie at knife edges
 PATIENCE = 120.0  # seconds for cutting a failing kernel down
@@ -33,7 +33,7 @@ class Batches:
 
     grow: Callable[[int], Any]
     case: Callable[[Any], Case]
-    optimised: int = 2
+    optimised: int = 1
     every: int = 3
 
     def run(self, number: int, monkeypatch: pytest.MonkeyPatch) -> None:

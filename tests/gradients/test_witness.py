@@ -22,7 +22,7 @@ WAYS: Ways
 LAUNCHES, WAYS = (None, in_all_ways) if NIGHTLY else (4, in_few_ways)
 OWN = len(list(own_words()))
 CHOSEN = list(shapes().values()) if NIGHTLY else [*list(shapes().values())[:OWN], *list(shapes().values())[OWN::3]]
-RANDOM = NIGHTLY or 20
+RANDOM = NIGHTLY or 10
 BATCH = 10
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="the oracle needs a C++ compiler")

@@ -69,8 +69,8 @@ def whole_case(kernel: Any) -> Case:
 
 
 GRAMMARS = {
-    "base": Grammar(random_kernel, Case.of, 70, 1000),
-    "language": Grammar(whole_kernel, whole_case, 30, 2000),
+    "base": Grammar(random_kernel, Case.of, 40, 1000),
+    "language": Grammar(whole_kernel, whole_case, 15, 2000),
 }
 
 
