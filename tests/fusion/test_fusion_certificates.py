@@ -271,7 +271,7 @@ PAIRED = r"""
 #define K extern "C" __global__ void
 K wave(double* x, const double* w, int n) { I; double s = sin(x[i]); x[i] = s * w[i]; }
 K decay(double* x, int n) { I; x[i] = exp(x[i]); }
-K loop(double* x, const double* w, int m, int n) { I; double s = 0.0; for (int j = 0; j < m; ++j) s += w[j] * x[i]; x[i] = s; }
+K loop(double* x, const double* w, int m, int n) { I; double s = 0.0; for (int j = 0; j < m; ++j) s += w[(i + j) % 2] * x[i]; x[i] = s; }
 K until(double* x, int n) { I; double s = x[i]; int k = 0; while (k < 3) { s = 0.5 * s; ++k; } x[i] = s; }
 K choose(double* x, double* y, int n) { I; double t; if (x[i] > 0.5) t = 2.0 * x[i]; else t = x[i] * x[i]; y[i] += t; x[i] = t; }
 K scatter(double* y, const double* x, const int* mask, int n) { I; atomicAdd(&y[mask[i]], x[i] * x[i]); }
