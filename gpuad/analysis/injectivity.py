@@ -110,7 +110,7 @@ def seem_to_meet(body: Block, buffer: Buffer, launch: Launch) -> bool:
         reaches = walk.run(body)
     except Unknown:
         return False
-    return any(may_meet(a, b, launch, unsure=False) for i, a in enumerate(reaches) for b in reaches[i:])
+    return any(meet(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
 
 
 # --- forms of indices ------------------------------------------------------------------------------------------------------------------
@@ -417,13 +417,9 @@ def limits(type_: Scalar) -> tuple[int, int]:
 # --- the search --------------------------------------------------------------------------------------------------------------------------
 
 
-def may_meet(a: Reach, b: Reach, launch: Launch, *, unsure: bool = True) -> bool:
-    """Whether two different threads, one at each access, may touch one element; `unsure` where the search takes too long."""
-    return _found(*_difference(a, b, launch), unsure)
-
-
-def _found(unknowns: list[_Unknown4], shift: int, unsure: bool) -> bool:
-    """Whether there is a solution with two different threads."""
+def meet(a: Reach, b: Reach, launch: Launch) -> bool:
+    """Whether two different threads, one at each access, touch one element; False where the search for them takes too long."""
+    unknowns, shift = _difference(a, b, launch)
     if any(low > high for _, low, high, _ in unknowns):
         return False
     unknowns.sort(key=lambda u: -abs(u[0]))
@@ -431,7 +427,7 @@ def _found(unknowns: list[_Unknown4], shift: int, unsure: bool) -> bool:
     try:
         return _search(unknowns, 0, shift, False, budget)
     except Unknown:
-        return unsure
+        return False
 
 
 _Unknown4 = tuple[int, int, int, bool]  # coefficient, least, greatest, whether it tells threads apart

@@ -18,7 +18,7 @@ from fractions import Fraction
 from ..ir import nodes as ir
 from ..ir.rewrite import walk_stmts
 from ..ir.types import BOOL
-from .injectivity import NODES, UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, may_meet, narrowed
+from .injectivity import NODES, UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, meet, narrowed
 from .to_be_recorded import to_be_recorded
 from .uniformity import common, is_common
 
@@ -149,7 +149,7 @@ def proved_race(kernel: ir.Kernel, launch: Launch) -> Race | None:
 
 def _meet(write: Reach, read: Reach, launch: Launch) -> bool:
     """Whether a thread surely reads what another one writes."""
-    surely = _comparable(write, read) and may_meet(write, read, launch, unsure=False)
+    surely = _comparable(write, read) and meet(write, read, launch)
     return surely or _hits(write, read, launch) or _crosses(write, read, launch)
 
 
