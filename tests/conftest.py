@@ -81,6 +81,14 @@ def launches_are_joined_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reversal_plan, "PATIENCE", 0.0)
 
 
+@pytest.fixture
+def on_host_unjoined(launches_are_joined_at_once: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The CPU's executor. Launches that were joined add up a sum in another order: a tape with a budget joins none."""
+    monkeypatch.setattr(reversal_plan, "PATIENCE", float("inf"))
+    with launch_tools.running("host"):
+        yield
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests marked `gpu` are skipped with the reason where there is none; with GPUAD_REQUIRE_GPU=1 they fail there. Those marked `cpu` are

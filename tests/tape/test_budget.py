@@ -6,12 +6,11 @@ import itertools
 import random
 import re
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from launch_tools import compiled, running
+from launch_tools import compiled
 from tape_tools import Fault, failing, launch, pair
 
 import gpuad
@@ -19,7 +18,6 @@ from gpuad import Active, BatchDuplicated, BudgetError, Duplicated, TapeError
 from gpuad.budget import bytes_of, extra_steps
 from gpuad.pipeline import executor_for_tests
 from gpuad.runtime.host import Host
-from gpuad.tape import reversal_plan
 
 STEP = r"""
 extern "C" __global__ void step(double* v, const double* u, const double* table, int t, double dt, int n) {
@@ -42,12 +40,7 @@ N = 200  # 1,600 bytes, 2,048 as a pool rounds them
 BYTES = 2048
 
 
-@pytest.fixture(autouse=True)
-def on_host(launches_are_joined_at_once: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Launches that were joined add up a sum in another order: a tape with a budget joins none."""
-    monkeypatch.setattr(reversal_plan, "PATIENCE", float("inf"))
-    with running("host"):
-        yield
+pytestmark = pytest.mark.usefixtures("on_host_unjoined")
 
 
 class Loop:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from launch_tools import compiled, running
+from launch_tools import compiled
 
 import gpuad
 from gpuad import Duplicated
 from gpuad.budget import Weighted
-from gpuad.tape import reversal_plan
 
 SOURCE = r"""
 extern "C" __global__ void cheap(double* x, int n) {
@@ -32,11 +30,7 @@ N, M = 64, 50
 BYTES = 512
 
 
-@pytest.fixture(autouse=True)
-def on_host(launches_are_joined_at_once: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(reversal_plan, "PATIENCE", float("inf"))
-    with running("host"):
-        yield
+pytestmark = pytest.mark.usefixtures("on_host_unjoined")
 
 
 class Program:

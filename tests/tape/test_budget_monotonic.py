@@ -4,17 +4,15 @@ what is planned is what happens."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from launch_tools import running
 from tape_tools import launch, pair
 
 import gpuad
 from gpuad import Duplicated, ops
-from gpuad.tape import reversal_plan
 
 N = 96
 Arrays = dict[str, Any]
@@ -23,12 +21,7 @@ VALUES = {name: RNG.uniform(0.2, 0.9, N) for name in "uvw"}
 COUNTS, INDEX = (np.arange(N) % 3).astype(np.int32), RNG.permutation(N).astype(np.int32)
 
 
-@pytest.fixture(autouse=True)
-def on_host(launches_are_joined_at_once: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Launches that were joined add up a sum in another order: a tape with a budget joins none."""
-    monkeypatch.setattr(reversal_plan, "PATIENCE", float("inf"))
-    with running("host"):
-        yield
+pytestmark = pytest.mark.usefixtures("on_host_unjoined")
 
 
 def reverse_damp(x: Any, dx: Any, dx_before: Any, rate: Any) -> None:

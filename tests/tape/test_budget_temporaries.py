@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from launch_tools import running
 from tape_tools import launch, pair
 
 import gpuad
 from gpuad import BatchDuplicated, Duplicated, ops
-from gpuad.tape import reversal_plan
 from gpuad.tape.operations import Renewed
 
 N, STEPS = 200, 24
@@ -20,11 +18,7 @@ BYTES = 2048  # of an array, as a pool rounds them
 Body = Callable[[Duplicated, Duplicated, list[Any]], None]
 
 
-@pytest.fixture(autouse=True)
-def on_host(launches_are_joined_at_once: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(reversal_plan, "PATIENCE", float("inf"))
-    with running("host"):
-        yield
+pytestmark = pytest.mark.usefixtures("on_host_unjoined")
 
 
 def one(x: Duplicated, w: Duplicated, kept: list[Any]) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from launch_tools import compiled, running
+from launch_tools import compiled
 
 import gpuad
 from gpuad import Duplicated, TapeError
@@ -30,11 +29,7 @@ N, STEPS = 256, 48
 BYTES = 2048
 
 
-@pytest.fixture(autouse=True)
-def on_host(launches_are_joined_at_once: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(reversal_plan, "PATIENCE", float("inf"))
-    with running("host"):
-        yield
+pytestmark = pytest.mark.usefixtures("on_host_unjoined")
 
 
 class Program:

@@ -3,16 +3,14 @@ that error says, and no farther."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from launch_tools import compiled, running
+from launch_tools import compiled
 
 import gpuad
 from gpuad import Duplicated, TapeError, ops
-from gpuad.tape import reversal_plan
 from gpuad.tape.lossy import Format
 
 SOURCE = r"""
@@ -41,11 +39,7 @@ EPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 KINDS = [("single", np.float32, "bfloat16"), ("single", np.float32, "float16"), *(("full", np.float64, name) for name in EPS)]
 
 
-@pytest.fixture(autouse=True)
-def on_host(launches_are_joined_at_once: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(reversal_plan, "PATIENCE", float("inf"))
-    with running("host"):
-        yield
+pytestmark = pytest.mark.usefixtures("on_host_unjoined")
 
 
 def pair(array: Any) -> Duplicated:
