@@ -133,7 +133,7 @@ def split_launch(
     kernel: Kernel, active: Sequence[bool], grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0, left: Collection[int] = ()
 ) -> Split:
     """Splits a call, and compiles both halves: nothing is launched. `active`: which parameters have a shadow; `args`: arrays and numbers;
-    `left`: parameters of whose state before the launch nobody wants the gradient. Raises as `gpuad.autodiff` does."""
+    `left`: parameters whose gradient by the state before the launch is not wanted. Raises as `gpuad.autodiff` does."""
     with kernel.room():
         chosen = kernel.suited(args, shared_mem)
         call = chosen.bind(grid, block, args, shared_mem, None)

@@ -110,7 +110,7 @@ class Locks:
             return known
 
     def let_go(self, memory: Array) -> None:
-        """Lets go of arrays that lie in this memory and that nobody but this has. The others stay locked."""
+        """Lets go of arrays that lie in this memory and to which no other reference is held. The others stay locked."""
         with _GUARD:
             if not any(np.may_share_memory(a, memory) for a in self._arrays.values()):
                 return

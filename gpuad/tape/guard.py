@@ -94,7 +94,7 @@ class Guard:
             self.locks.lend(whole, view)
 
     def let_go(self, array: Any) -> None:
-        """Nothing of an array that an operation made is locked any longer, but what somebody else has."""
+        """Unlocks what lies in an array that an operation made, but for views to which other references are held."""
         if self.locks.goes_on and isinstance(array, np.ndarray):
             self.locks.let_go(array)
 

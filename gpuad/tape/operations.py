@@ -77,7 +77,7 @@ class Foreign:
 
 
 class Renewed(Foreign):
-    """The memory of an array that an operation made, and that nobody has any more, is used again for a new one: what it holds from here on
+    """The memory of an array that an operation made, without a handle or view, is used for a new one: what it holds from here on
     hangs on nothing, until an operation writes it."""
 
     def reverse(self) -> list[Action]:

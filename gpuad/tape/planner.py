@@ -244,7 +244,7 @@ class Planner:
         return self.script(_KEEPING)
 
     def undoing(self) -> Script:
-        """The same with operations taken back in place of what they overwrite."""
+        """The script in which exactly invertible operations are taken back in place of saving what they overwrite."""
         return self.script(_UNDOING)
 
     def peak(self, script: Script) -> int:
