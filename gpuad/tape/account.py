@@ -1,4 +1,4 @@
-"""Why each byte was saved: the account of a recording."""
+"""What a recording took in bytes, and why each was saved."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ from .recorded_launch import Launched
 from .versions import Allocation, Piece
 
 FASTER = "nobody; read in place of more memory"  # of a row's values
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Bytes: `saved` copies of overwritten regions; `needed` by adjoints where they still are; `assembled` copied in the reverse to put
+    versions together; `retained` allocations kept alive; the `arena`'s size; `scratch` of the reverse kernels; `shadow` arrays.
+    `allocations`: new chunks since the last recording began."""
+
+    saved_bytes: int
+    needed_bytes: int
+    assembled_bytes: int
+    retained_bytes: int
+    arena_bytes: int
+    scratch_bytes: int
+    shadow_bytes: int
+    peak_bytes: int
+    allocations: int
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,16 @@ traceback has it, its call is in there.
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from threading import get_ident
 from types import FrameType
 from typing import Any, Protocol, overload
+
+from ..errors import TapeError
 
 
 class Entered(Protocol):
@@ -69,6 +73,18 @@ class Entry:
         """Whether that block surely goes on: it is there, and not in the traceback of an interrupt that came at its end."""
         block = self.block() if self.block is not None else None
         return block is not None and not any(_is_call(referrer) for referrer in gc.get_referrers(block))
+
+    def refuse_open(self, *, inside: bool) -> None:
+        """TapeError unless the block was left by an interrupt, in this thread or in one that has ended. `inside`: whether its tape records
+        in this thread."""
+        here = inside and self.thread == get_ident()
+        if here and self.is_open:
+            raise TapeError("a tape is entered inside its own block; one program is one block")
+        if not here and any(thread.ident == self.thread for thread in threading.enumerate()):
+            raise TapeError(
+                "the tape is recording already, in another thread or task: each has a tape of its own. That recording goes on, and nothing "
+                "was recorded here."
+            )
 
 
 def _is_call(x: object) -> bool:

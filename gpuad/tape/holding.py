@@ -227,7 +227,7 @@ class Reading:
 
     def name(self, where: int) -> str:
         """What an allocation is called: by the user, else by the kernel it was last passed to."""
-        made = self.tape.own.get(where)
+        made = self.tape.made.arrays.get(where)
         known = self.names.get(where)
         if made is not None:
             return f"{known or 'temporary'} of {made.where}"
@@ -252,7 +252,7 @@ class Reading:
     def arrays(self) -> Iterator[Held]:
         """Of the user, and made by operations."""
         for where, a in self.tape.allocations.items():
-            own = where in self.tape.own
+            own = where in self.tape.made.arrays
             why = "made by an operation" if own else "of the caller"
             size = int(a.root.nbytes)
             yield Held(self.name(where), Kind.primal, rounded(size) if own else size, 0, self.end, why=why, added=own)
@@ -260,7 +260,7 @@ class Reading:
     def shadows(self) -> Iterator[Held]:
         """By the array that each is the shadow of."""
         for where, pairings in self.tape.shadows.by_shadow.items():
-            own = self.tape.owns_shadow(pairings[0].root)
+            own = self.tape.made.homes.has(pairings[0].root)
             size = int(pairings[0].root.nbytes)
             name = self.names.get(where) or f"d{self.name(pairings[0].allocation.address)}"
             why = "of a temporary" if own else "of the caller"

@@ -160,11 +160,6 @@ class Lossy:
         )
 
 
-def every(store: Mapping[int, tuple[Lossy, ...]]) -> list[Lossy]:
-    """All of them."""
-    return [lossy for each in store.values() for lossy in each]
-
-
 def lossy_of(store: Mapping[Any, str] | None) -> dict[int, tuple[Lossy, ...]]:
     """What `store` says, by the addresses of allocations. TapeError for what is no pair of arrays, for numbers that are no floats, and for
     formats that are not known or not shorter."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..budget import rounded
+from ..budget import rounded, shown
 
 
 class Kind(StrEnum):
@@ -90,6 +90,15 @@ class MemoryLog:
         self.total += more
         self.most = max(self.most, self.total)
         self.tell(what, kind, nbytes)
+
+    def ran_out(self, state: str) -> str:
+        """What to do where memory has run out, which leaves arrays in a `state`."""
+        kinds = ", ".join(f"{shown(n)} {kind}" for kind, n in self.held.items() if n)
+        has = f"{shown(self.total)} ({kinds})" if kinds else "nothing"
+        return (
+            f"gpuad: the tape had {has} when memory ran out. {state} Let go of arrays, or give the tape less: gpuad.Tape(budget=...) keeps "
+            "within so many bytes, and tape.tradeoff() says of a recorded program what budgets cost."
+        )
 
     def tell(self, what: What, kind: Kind | None = None, nbytes: int = 0) -> None:
         """Tells who listens."""

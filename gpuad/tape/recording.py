@@ -28,31 +28,30 @@ from .change_detection import mark
 from .checkpoint_kernels import Cutting
 from .checkpoints import Keeping
 from .effects import absolute, bytes_of, dense
-from .lossy import Lossy
+from .made_arrays import MadeArrays
 from .operations import Effects, Foreign, Operation, Use
 from .recorded_launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, reads_again, writes
 from .region import EMPTY, Region, span
 from .rules import Ruled
 from .shadows import Shadows
-from .temporaries import Made
+from .store import Store
 from .versions import Allocation, Claim
 
 SMALL = 1 << 20  # bytes of an allocation that a first recording looks at
 
 
 class Recording(Keeping):
-    """The operations recorded so far and the memory that they touch. `saved` is where copies go, `exact`: compare what is needed at every
-    operation, `save_all`: save everything that is overwritten, `restore`: save the state before the recording too, `lossy`: memory of which
-    versions are stored less exactly, by address."""
+    """The operations recorded so far and the memory that they touch. `saved` is where copies go, `transient` where one operation works;
+    `made`: arrays that operations made. `exact`: compare what is needed at every operation, `save_all`: save everything that is
+    overwritten, `restore`: save the state before the recording too, `store`: memory of which versions are stored less exactly."""
 
     exact: bool
-    own: dict[int, Made]
     save_all: bool
     restore: bool
-    lossy: Mapping[int, tuple[Lossy, ...]]
+    store: Store
 
-    def __init__(self, saved: Arena, within: Budget | None) -> None:
-        self._saved, self.within = saved, within
+    def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
+        self._saved, self._transient, self.within, self.made = saved, transient, within, made
         self.doing = Doing()
         self.forget()
 
@@ -67,6 +66,7 @@ class Recording(Keeping):
         self._tainted = False
         self._met_by: dict[int, tuple[Call, list[Use], list[Use]]] = {}
         self._saved.reset()
+        self.made.forget()
         if self.within is not None:
             self.within.forget()
 
@@ -82,7 +82,7 @@ class Recording(Keeping):
         if known is None or known.root.nbytes < size:
             self._refuse_overlap(where, size)
             known = self.allocations[where] = Allocation(memory.root.view(np.uint8), where, f"memory {len(self.allocations)}")
-            known.lossy = self.lossy.get(where, ())
+            known.lossy = self.store.of(where)
         return known
 
     def _refuse_overlap(self, where: int, size: int) -> None:
@@ -162,7 +162,10 @@ class Recording(Keeping):
                 self._note_active(a)
 
     def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadows: Sequence[Memory], name: str) -> None:
-        """Notes a pair; what was done to the memory before it was known to have a shadow is judged again."""
+        """Notes a pair; what was done to the memory before it was known to have a shadow is judged again. ShadowError for a temporary of an
+        earlier recording."""
+        for shadow in shadows if region else ():
+            self.made.refuse_reused(primal, shadow, name)
         count = self.shadows.count
         self.shadows.add_all(allocation, region, primal, shadows, name)
         if self.shadows.count == count:
@@ -287,6 +290,10 @@ class Recording(Keeping):
         """The call with memory for its needs from what the tape saves."""
         return replace(call, pool=Pooled(call.executor, self._saved, self.doing.do))
 
+    def room(self, shape: Sequence[int], dtype: Any) -> Any:
+        """Memory of the tape for an operation's intermediates while it runs: an array, not cleared."""
+        return self._transient.room(shape, dtype)
+
     def space(self, length: int, dtype: Any) -> Any:
         """A flat array in what the tape saves, not cleared."""
         return self._saved.room((length,), dtype)
@@ -368,7 +375,7 @@ class Recording(Keeping):
             a = use.allocation
             wanted = use.region if self.save_all else a.pending & use.region
             fresh = EMPTY
-            if self.restore and a.address not in self.own:  # what an operation made was nothing before
+            if self.restore and a.address not in self.made.arrays:  # what an operation made was nothing before
                 fresh = use.region - a.initial
                 wanted, a.initial = wanted | fresh, a.initial | fresh
             if a.lossy and fresh:  # which is put back

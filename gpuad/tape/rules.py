@@ -512,7 +512,7 @@ class _Run:
 
     def _part(self, name: str, x: Any) -> Any:
         """What the function gets for an array, or a part of an argument."""
-        handed_out = self.tape.handed_out(x)
+        handed_out = self.tape.made.handed_out(x)
         return handed_out if name in self.operation.rule.effect.writes else read_only(handed_out)
 
 

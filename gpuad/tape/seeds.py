@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
@@ -29,18 +28,12 @@ _SEEDS = "seeds are {Duplicated: array or number}, as in tape.reverse({loss: 1.0
 class Seeding(Recording):
     """The part of a tape that takes seeds."""
 
-    _temporaries: dict[int, Any]
-
     def forget(self) -> None:
         """Begins anew."""
         super().forget()
         self._last_seeds: dict[Where, Callable[[], Any]] = {}
         self._placed_seeds: set[tuple[Where, int, int]] = set()
         self._asked: Asked | None = None
-
-    @abstractmethod
-    def room(self, shape: Sequence[int], dtype: Any) -> Any:
-        """Memory of the tape for intermediates."""
 
     def _resolved(self, seeds: Mapping[Any, Any], *, lasting: bool = False) -> list[tuple[Any, Any, Any, Region]]:
         """The shadow views that seeds go to, by memory, and the seeds, copied where they have to be; the allocation of each and its
@@ -89,7 +82,7 @@ class Seeding(Recording):
             self._last_seeds[where] = _weakly(seed)
             kept = lasting or (is_array(seed) and before.get(where, _nothing)() is seed)
             alone = roots.count(where) == 1 and len({p.root.dtype for p in self.shadows.by_shadow.get(address(root), ())}) == 1
-            free = kept and alone and address(root) not in self._temporaries
+            free = kept and alone and address(root) not in self.made.shadows
             one = placed(shadow, seed, root, region) if free else None
             if one is not None and not self._is_shadow(seed, one.memory):
                 found[where] = one

@@ -67,7 +67,7 @@ class Places:
         types, self.layouts = _dtypes(recording.operations), _layouts(recording.operations, names)
         for a in recording.allocations.values():
             plain = bool(names) and a.address not in recording.shadows.by_primal  # a constant that the caller has no name for
-            own = (a.address in recording.own or plain) and a.address not in self.wanted
+            own = (a.address in recording.made.arrays or plain) and a.address not in self.wanted
             self._add("array", self.wanted.get(a.address, a.name), a.root, types.get(a.address, "uint8"), own)
         unknown = [name for where, name in self.wanted.items() if where not in recording.allocations]
         if unknown:

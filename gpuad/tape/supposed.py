@@ -28,9 +28,9 @@ def supposed(tape: Any) -> Prospects:
     operations = [_as_recorded(tape, operation) for operation in tape.operations]
     reruns = [_rerun(tape, operation) for operation in operations]
     program = Program(operations, reruns, {a.address: a for a in tape.allocations.values()})
-    planner = Planner(program, [*_signatures(tape, operations)], frozenset(tape.own) if tape.restore else None)
+    planner = Planner(program, [*_signatures(tape, operations)], frozenset(tape.made.arrays) if tape.restore else None)
     free = executor_of(tape.library_name).free
-    return Prospects(planner, tape.other_bytes(), free, free)
+    return Prospects(planner, tape.made.nbytes, free, free)
 
 
 def _as_recorded(tape: Any, operation: Operation) -> Operation:

@@ -13,7 +13,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from ..arguments.annotations import address
 from ..arguments.layouts import signature
 from ..errors import GpuadError, TapeError
 from ..pipeline import analysing, executor_of, in_fixed_point, plain_allowed
@@ -22,7 +21,7 @@ from .arena import Arena
 from .batching import batched
 from .budgeted import Budget
 from .checkpoint_extraction import extracted_early
-from .guard import Guard
+from .made_arrays import MadeArrays
 from .recording import Recording
 from .region import Region
 from .reversal_plan import Plan
@@ -56,14 +55,12 @@ class Repeating(Recording):
     exact: bool
     _library: str | None
     _streams: Streams
-    _temporaries: dict[int, Any]
 
-    def __init__(self, saved: Arena, within: Budget | None) -> None:
-        self.guard = Guard(lambda array: bool(self.own) and address(array) in self.own)
+    def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
+        self.guard = made.guard
         self._known: Known | None = None
         self._misses = 0
-        self._arrived: Any = None  # a mark behind the last copies that handles were given
-        super().__init__(saved, within)
+        super().__init__(saved, transient, within, made)
 
     def forget(self) -> None:
         """Begins anew."""
@@ -77,6 +74,11 @@ class Repeating(Recording):
         self.doing.taken()
         self.doing.dry = False
         self.guard.forget()
+
+    @property
+    def library_name(self) -> str | None:
+        """Whose arrays the program works on."""
+        return self._library
 
     def surroundings(self) -> tuple[Any, ...]:
         """What a recording depends on besides its calls."""
@@ -112,26 +114,15 @@ class Repeating(Recording):
     def _expects(self) -> bool:
         """Begins to repeat what is known, if it can be repeated; whether it can."""
         known = self._known
-        if known is None or not known.holds(self.surroundings()) or not self._take_back():
+        if known is None or not known.holds(self.surroundings()):
+            return False
+        if not self.made.taken_back(executor_of(self._library), self._streams):
             return False
         self.extract_early()
         if self.steps is not None and self.keep_light(self.steps):
             self.plans.clear()
         self._at, self._next = 0, known.steps[0]
         return self.within is None or self.within.expects()
-
-    def _take_back(self) -> bool:
-        """Whether the arrays that operations made may be made again. Their shadows begin with zeros, as ever."""
-        if any(made.is_handed_out for made in self.own.values()):
-            return False
-        if self.own:
-            executor = executor_of(self._library)
-            self._streams.take_back(executor)
-            for made in self.own.values():
-                self._arrived = made.take_back(executor, self._arrived)
-        for root in self._temporaries.values():
-            root.fill(0)
-        return True
 
     def extract_early(self) -> None:
         """The program comes again: its launches write what is kept of what they read."""

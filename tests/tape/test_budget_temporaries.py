@@ -89,7 +89,7 @@ def test_a_loop_that_makes_arrays_keeps_within_what_one_without_does(body: Body)
     for _ in range(3):
         assert tight.run() == free.run()
         assert max(tight.tape.most, tight.tape.memory.most) <= BYTES * 20
-    assert free.tape.other_bytes() > BYTES * STEPS > 2.5 * tight.tape.other_bytes()
+    assert free.tape.made.nbytes > BYTES * STEPS > 2.5 * tight.tape.made.nbytes
     assert tight.tape.plan().reruns > 0
     roomy = Program(body, "16 MiB")
     for _ in range(2):

@@ -158,7 +158,7 @@ def test_looking_for_names_leaves_handles_as_they_are() -> None:
     tape, x = gpuad.Tape(), pair(np.ones(N))
     with tape:
         z = gpuad.ops.sin(x)
-        (made,) = tape.own.values()
+        (made,) = tape.made.arrays.values()
         before = sys.getrefcount(made._shared())
         names = array_names(sys._getframe())
         after = sys.getrefcount(made._shared())
