@@ -24,7 +24,7 @@ from ..runtime.base import Memory
 from .operations import Operation, Use
 from .recorded_launch import Launched
 from .region import EMPTY, Region, span
-from .rules import Ruled
+from .ruled import Ruled
 from .trace_steps import Step
 from .versions import Allocation, Piece, copying_live
 

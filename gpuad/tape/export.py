@@ -42,7 +42,7 @@ from .portable import Portable
 from .recorded_launch import Launched
 from .recording import Recording
 from .region import of_array
-from .rules import Ruled
+from .ruled import Ruled
 from .stored import FORMAT
 from .stored_places import Place, Places, Plan, digest, even_runs
 

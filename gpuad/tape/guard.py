@@ -17,7 +17,7 @@ from ..runtime.array_locks import Locks
 from ..runtime.base import address_of, owner_of
 from .operations import Operation
 from .recorded_launch import Launched
-from .rules import Ruled
+from .ruled import Ruled
 from .trace_steps import ForeignStep, Step
 
 Depends = tuple[Array, bool, bool]  # whether the recording depends on it, and whether it was passed to be written or with a shadow

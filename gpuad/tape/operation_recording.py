@@ -25,7 +25,7 @@ from .operations import Effects, Foreign, Operation, Renewed, Use
 from .region import of_array
 from .relaunch import rule_again
 from .rerun import Rerun, of_uses
-from .rules import Ruled
+from .ruled import Ruled
 from .store import Store
 from .temporaries import Made, Temporary, inner
 from .trace_cache import line_of, place_of, user_frame

@@ -19,7 +19,7 @@ from ..arguments.annotations import address
 from .operations import Operation, Use
 from .recorded_launch import Launched
 from .region import EMPTY, Region
-from .rules import Ruled
+from .ruled import Ruled
 from .shadows import Shadows
 from .versions import Allocation
 

@@ -32,7 +32,8 @@ from .made_arrays import MadeArrays
 from .operations import Effects, Foreign, Operation, Use
 from .recorded_launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, reads_again, writes
 from .region import EMPTY, Region, span
-from .rules import Ruled
+from .rule_calls import with_new_shadows
+from .ruled import Ruled
 from .shadows import Shadows
 from .store import Store
 from .versions import Allocation, Claim
@@ -204,7 +205,7 @@ class Recording(Keeping):
                     operation.cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region & use.region))
             return operation
         if isinstance(operation, Ruled):
-            return operation.with_new_shadows(self)
+            return with_new_shadows(operation, self)
         assert isinstance(operation, Launched)
         call = self._adopt(operation.kernel, operation.call)
         adjoint = operation.kernel.reverse_for(pattern_of(operation.kernel, call), call)

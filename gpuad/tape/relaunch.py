@@ -17,7 +17,7 @@ from ..runtime.base import Memory, prepared
 from .operations import Use
 from .recorded_launch import Launched
 from .rerun import Rerun, of_uses, order_matters, said_once, touched_by_rule, united, without
-from .rules import Ruled
+from .ruled import Ruled
 from .trace_cache import Recipe
 
 

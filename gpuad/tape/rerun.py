@@ -19,7 +19,7 @@ from ..runtime.actions import Action
 from ..runtime.base import Memory
 from .operations import Operation, Use
 from .region import EMPTY, Region
-from .rules import Ruled
+from .ruled import Ruled
 from .versions import Allocation
 
 Regions: TypeAlias = "dict[int, Region]"  # bytes of allocations, by address

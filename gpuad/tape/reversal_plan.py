@@ -24,7 +24,7 @@ from .operations import Foreign, Operation, Renewed
 from .recorded_launch import Launched
 from .region import EMPTY, Region
 from .rerun import Rerun
-from .rules import Ruled
+from .ruled import Ruled
 from .script import Adjoint, Begin, Block, Undo
 from .scripted import Scripted
 from .shadows import Shadows

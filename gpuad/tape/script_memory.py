@@ -12,7 +12,7 @@ from ..ir.dtypes import dtype_of
 from .operations import Operation
 from .program import Program
 from .recorded_launch import Launched
-from .rules import Ruled
+from .ruled import Ruled
 from .script import Adjoint, Block, Item
 from .version_finder import VersionFinder
 

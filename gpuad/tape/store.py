@@ -14,7 +14,7 @@ from ..pipeline.adjoint import Adjoint
 from .lossy import Lossy, lossy_of
 from .operations import Use
 from .recorded_launch import Launched
-from .rules import Ruled
+from .ruled import Ruled
 from .versions import Allocation
 
 

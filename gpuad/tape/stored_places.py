@@ -18,7 +18,7 @@ from .operations import Foreign, Operation, Use
 from .recorded_launch import Launched
 from .recording import Recording
 from .region import EMPTY, Region
-from .rules import Ruled
+from .ruled import Ruled
 from .stored import order_of
 from .version_finder import VersionFinder
 from .versions import Allocation, Piece, Versions, gather, rows

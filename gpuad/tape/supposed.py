@@ -20,7 +20,7 @@ from .program import Program
 from .recorded_launch import Launched
 from .relaunch import rule_again, undo_of
 from .rerun import Rerun, of_uses, order_matters, united, without
-from .rules import Ruled
+from .ruled import Ruled
 
 
 def supposed(tape: Any) -> Prospects:

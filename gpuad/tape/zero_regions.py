@@ -36,7 +36,7 @@ from .in_place_seeds import Placed, Placements, Where, where_of
 from .interior_box import Boxed, box_within
 from .recorded_launch import Launched
 from .region import EMPTY, Region, of_array, span
-from .rules import Ruled
+from .ruled import Ruled
 from .versions import Rows, clearing_of, few_rows
 
 
