@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+SOME = 16  # sets of numbers of one kernel; a program that has other numbers at each launch is not asked for ever
+
 
 class Memo:
     """Keeps what was proved about launches, by their numbers; forgets all when there are too many."""
@@ -23,3 +25,12 @@ class Memo:
         if len(self.known) >= self.most:
             self.known.clear()
         return self.known.setdefault(key, found)
+
+    def get_some(self, group: Hashable, key: Hashable, find: Callable[[], Any]) -> Any | None:
+        """As `get`, for the first SOME keys of a group; None for those that come later, whose facts are not found any more."""
+        if key not in self.known:
+            tried: list[Hashable] = self.get(("tried", group), list)
+            if len(tried) >= SOME:
+                return None
+            tried.append(key)
+        return self.get(key, find)

@@ -23,7 +23,6 @@ from .adjoint import Adjoint
 from .adjoint_memory import shadow_of
 from .calls import Call
 
-_TRIED = 16  # sets of numbers of one kernel; a program that has other numbers at each launch is not asked for ever
 _RUNS = 1 << 16
 _WASTED = 4  # times as many accesses as there are elements: threads meet
 _SPARSE = 1 << 12  # times as many elements as there are accesses: asking takes 12 bytes for each element, which may be more than there is
@@ -68,12 +67,7 @@ def is_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> Counted | None
     if any(v not in numbers for v in asked.scalars):
         return None
     key = "census", shadow, call.grid, call.block, tuple(numbers[v] for v in asked.scalars), int(memory.root.size), memory.offset
-    if key not in adjoint.facts.known:
-        tried: list[Any] = adjoint.facts.get(("asked", shadow), list)
-        if len(tried) >= _TRIED:
-            return None
-        tried.append(key)
-    found: Counted | None = adjoint.facts.get(key, lambda: _ask(asked, call, [numbers[v] for v in asked.scalars], memory))
+    found: Counted | None = adjoint.facts.get_some(shadow, key, lambda: _ask(asked, call, [numbers[v] for v in asked.scalars], memory))
     return found
 
 
@@ -119,13 +113,8 @@ def one_by_one(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
         return frozenset()
     given = tuple(numbers[v] for v in asked.scalars)
     key = "intervals", call.block, given
-    if key not in adjoint.facts.known:
-        tried: list[Any] = adjoint.facts.get(("asked", "intervals"), list)
-        if len(tried) >= _TRIED:
-            return frozenset()
-        tried.append(key)
-    found: frozenset[Buffer] = adjoint.facts.get(key, lambda: _ordered_by_phases(asked, call, given))
-    return found
+    found: frozenset[Buffer] | None = adjoint.facts.get_some("intervals", key, lambda: _ordered_by_phases(asked, call, given))
+    return found or frozenset()
 
 
 @cache
