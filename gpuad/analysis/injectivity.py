@@ -102,7 +102,7 @@ class Reach:
     within: tuple[int, int] | None = None
 
 
-def seem_to_meet(body: Block, buffer: Buffer, launch: Launch) -> bool:
+def seem_to_conflict(body: Block, buffer: Buffer, launch: Launch) -> bool:
     """Whether two threads touch one element of the buffer as far as the accesses show that are affine in the thread, all others and what
     guards say beyond ranges aside."""
     walk = _Affine(launch, frozenset({buffer}))
@@ -110,7 +110,7 @@ def seem_to_meet(body: Block, buffer: Buffer, launch: Launch) -> bool:
         reaches = walk.run(body)
     except Unknown:
         return False
-    return any(meet(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
+    return any(conflict(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
 
 
 # --- forms of indices ------------------------------------------------------------------------------------------------------------------
@@ -417,7 +417,7 @@ def limits(type_: Scalar) -> tuple[int, int]:
 # --- the search --------------------------------------------------------------------------------------------------------------------------
 
 
-def meet(a: Reach, b: Reach, launch: Launch) -> bool:
+def conflict(a: Reach, b: Reach, launch: Launch) -> bool:
     """Whether two different threads, one at each access, touch one element; False where the search for them takes too long."""
     unknowns, shift = _difference(a, b, launch)
     if any(low > high for _, low, high, _ in unknowns):

@@ -3,7 +3,7 @@
 A gradient is promised for launches without data races (RULES 11). Most violations can only be found by running (the reference executor
 does); but where one thread stores at an affine index and another reads there what was before, the same forms that prove accumulation
 injective prove the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely exist. A
-barrier between the two orders threads of one block, but not those of two (`blocks_meet`).
+barrier between the two orders threads of one block, but not those of two (`blocks_conflict`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fractions import Fraction
 from ..ir import nodes as ir
 from ..ir.rewrite import walk_stmts
 from ..ir.types import BOOL
-from .injectivity import NODES, UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, meet, narrowed
+from .injectivity import NODES, UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, conflict, interval, narrowed
 from .to_be_recorded import to_be_recorded
 from .uniformity import common, is_common
 
@@ -27,8 +27,8 @@ _AXES = "xyz"
 
 @dataclass(frozen=True)
 class _Difference:
-    """An unknown of the search: by how much two threads differ in a digit. `apart(d)`: whether two that differ by `d` may be of different
-    blocks; exact for one digit at a time, since each has its own range."""
+    """An unknown of the search: by how much two threads differ in a digit. `in_different_blocks(d)`: whether two that differ by `d` may be
+    of different blocks; exact for one digit at a time, since each has its own range."""
 
     coefficient: int
     left: tuple[int, int]
@@ -43,7 +43,7 @@ class _Difference:
     def high(self) -> int:
         return self.left[1] - self.right[0]
 
-    def apart(self, by: int) -> bool:
+    def in_different_blocks(self, by: int) -> bool:
         first, last = max(self.left[0], self.right[0] + by), min(self.left[1], self.right[1] + by)
         if not self.width or not by or first > last:
             return False
@@ -57,7 +57,7 @@ class _Difference:
         return self.width > 0 and len({n // self.width for n in (*self.left, *self.right)}) > 1
 
 
-def blocks_meet(a: Reach, b: Reach, launch: Launch) -> bool:
+def blocks_conflict(a: Reach, b: Reach, launch: Launch) -> bool:
     """Whether two threads of different blocks, one at each access, surely touch one element; False where that is not known. Assumes that
     both accesses are executed for certain within their ranges."""
     unknowns = _differences(a, b, launch)
@@ -98,7 +98,7 @@ def _search(unknowns: Sequence[_Difference], at: int, target: int, apart: bool, 
         return target == 0 and apart
     unknown = unknowns[at]
     return any(
-        _search(unknowns, at + 1, target + unknown.coefficient * v, apart or unknown.apart(v), budget)
+        _search(unknowns, at + 1, target + unknown.coefficient * v, apart or unknown.in_different_blocks(v), budget)
         for v in _values(unknowns, at, target)
     )
 
@@ -139,17 +139,17 @@ def proved_race(kernel: ir.Kernel, launch: Launch) -> Race | None:
             if read.buffer != write.buffer:
                 continue
             if (id(write), id(read)) in facts.parted:
-                meets = id(write) not in alike and blocks_meet(written, at, launch)
+                meets = id(write) not in alike and blocks_conflict(written, at, launch)
             else:
-                meets = id(read) in facts.entry and _meet(written, at, launch)
+                meets = id(read) in facts.entry and _conflict(written, at, launch)
             if meets:
                 return Race(read, write, read.buffer)
     return None
 
 
-def _meet(write: Reach, read: Reach, launch: Launch) -> bool:
+def _conflict(write: Reach, read: Reach, launch: Launch) -> bool:
     """Whether a thread surely reads what another one writes."""
-    surely = _comparable(write, read) and meet(write, read, launch)
+    surely = _comparable(write, read) and conflict(write, read, launch)
     return surely or _hits(write, read, launch) or _crosses(write, read, launch)
 
 
@@ -177,7 +177,7 @@ def sure_extents(kernel: ir.Kernel, launch: Launch) -> tuple[Extent, ...]:
     except Unknown:
         return ()
     whole = tuple(Extent(stmt, stmt.buffer, *interval(reach.form, reach.ranges)) for stmt, reach in (*walk.writes, *walk.additions))
-    return whole + tuple(walk.dealt)
+    return whole + tuple(walk.extents)
 
 
 def sure_access(kernel: ir.Kernel, launch: Launch, buffer: ir.Buffer) -> ir.Stmt | None:
@@ -203,8 +203,8 @@ def sure_writes(kernel: ir.Kernel, launch: Launch, buffer: ir.Buffer) -> list[Re
 
 
 @dataclass(frozen=True)
-class Dealt:
-    """A loop that deals out numbers from `low` to `high` to threads: `counter` is its variable, `digit` its iteration."""
+class CyclicLoop:
+    """A loop that gives out numbers from `low` to `high` to threads: `counter` is its variable, `digit` its iteration."""
 
     counter: Form
     digit: Digit
@@ -213,8 +213,8 @@ class Dealt:
 
 
 class Certain(Walk):
-    """Collects the stores, and the loads of what was there before, that are executed for certain. `dealt`: how far writes reach in loops
-    that deal out numbers to threads, of which not every thread makes the last iteration."""
+    """Collects the stores, and the loads of what was there before, that are executed for certain. `extents`: how far writes reach in loops
+    that give out numbers to threads, of which not every thread makes the last iteration."""
 
     def __init__(self, launch: Launch, wanted: frozenset[ir.Buffer], entry: frozenset[int]) -> None:
         super().__init__(launch, wanted)
@@ -223,12 +223,12 @@ class Certain(Walk):
         self.writes: list[tuple[ir.Store | ir.Accumulate, Reach]] = []
         self.additions: list[tuple[ir.Accumulate | ir.Atomic, Reach]] = []  # atomic ones, and other atomic operations
         self.reads: list[tuple[ir.Load, Reach]] = []
-        self.dealt: list[Extent] = []
-        self.dealing: Dealt | None = None  # the loop around that makes what is in it uncertain, if nothing else does
+        self.extents: list[Extent] = []
+        self.cyclic: CyclicLoop | None = None  # the loop around that makes what is in it uncertain, if nothing else does
 
     def stmt(self, stmt: ir.Stmt, ranges: Ranges) -> None:
-        if self.dealing is not None and isinstance(stmt, ir.Store | ir.Accumulate | ir.Atomic) and stmt.buffer in self.wanted:
-            self.note_dealt(self.dealing, stmt, ranges)
+        if self.cyclic is not None and isinstance(stmt, ir.Store | ir.Accumulate | ir.Atomic) and stmt.buffer in self.wanted:
+            self.note_cyclic(self.cyclic, stmt, ranges)
         match stmt:
             case ir.Load(buffer=b, index=i) if b in self.wanted:
                 if self.certain and id(stmt) in self.entry:
@@ -257,32 +257,32 @@ class Certain(Walk):
         except Unknown:
             return
 
-    def note_dealt(self, dealing: Dealt, stmt: ir.Store | ir.Accumulate | ir.Atomic, ranges: Ranges) -> None:
+    def note_cyclic(self, cyclic: CyclicLoop, stmt: ir.Store | ir.Accumulate | ir.Atomic, ranges: Ranges) -> None:
         """How far a write in such a loop reaches, if its index is a multiple of the loop's variable beside what depends on no thread."""
         try:
             form = canonical(self.form(stmt.index, ranges), self.launch)
         except Unknown:
             return
-        factor, over = divmod(dict(form.terms).get(dealing.digit, 0), dict(dealing.counter.terms)[dealing.digit])
-        rest = form + dealing.counter.scaled(-factor)
+        factor, over = divmod(dict(form.terms).get(cyclic.digit, 0), dict(cyclic.counter.terms)[cyclic.digit])
+        rest = form + cyclic.counter.scaled(-factor)
         if over or any(d.is_thread for d, _ in rest.terms):
             return
-        (low, high), ends = interval(rest, ranges), sorted((factor * dealing.low, factor * dealing.high))
-        self.dealt.append(Extent(stmt, stmt.buffer, low + ends[0], high + ends[1]))
+        (low, high), ends = interval(rest, ranges), sorted((factor * cyclic.low, factor * cyclic.high))
+        self.extents.append(Extent(stmt, stmt.buffer, low + ends[0], high + ends[1]))
 
-    def within(self, certain: bool, action, dealing: Dealt | None = None) -> None:  # type: ignore[no-untyped-def]
-        before = self.certain, self.dealing
-        self.certain, self.dealing = self.certain and certain, self.dealing if certain else dealing
+    def within(self, certain: bool, action, cyclic: CyclicLoop | None = None) -> None:  # type: ignore[no-untyped-def]
+        before = self.certain, self.cyclic
+        self.certain, self.cyclic = self.certain and certain, self.cyclic if certain else cyclic
         action()
-        self.certain, self.dealing = before
+        self.certain, self.cyclic = before
 
     def loop_body(self, stmt: ir.For, ranges: Ranges, last: int) -> None:
         even = 0 <= last < UNBOUNDED and self.even(stmt, ranges)
-        dealing = self.dealt_out(stmt, ranges) if self.certain and not even and 0 <= last < UNBOUNDED else None
-        self.within(even, lambda: super(Certain, self).loop_body(stmt, ranges, last), dealing)
+        cyclic = self.cyclic_loop(stmt, ranges) if self.certain and not even and 0 <= last < UNBOUNDED else None
+        self.within(even, lambda: super(Certain, self).loop_body(stmt, ranges, last), cyclic)
 
-    def dealt_out(self, stmt: ir.For, ranges: Ranges) -> Dealt | None:
-        """What a loop over a grid deals out, `for (k = global index; k < n; k += number of threads)`, if every thread enters it."""
+    def cyclic_loop(self, stmt: ir.For, ranges: Ranges) -> CyclicLoop | None:
+        """What a loop over a grid gives out, `for (k = global index; k < n; k += number of threads)`, if every thread enters it."""
         counter = canonical(self.counters[-1][0], self.launch)
         threads, loops = ([(d, c) for d, c in counter.terms if d.is_thread is is_thread] for is_thread in (True, False))
         try:
@@ -296,7 +296,7 @@ class Certain(Walk):
         if pace <= 0 or step != pace * (last - first + 1) or any(ranges[d] != r for d, r in self.everywhere().items()):
             return None
         start = counter.constant + pace * first
-        return Dealt(counter, digit, start, start + (high - 1 - start) // pace * pace) if start < high else None
+        return CyclicLoop(counter, digit, start, start + (high - 1 - start) // pace * pace) if start < high else None
 
     def even(self, stmt: ir.For, ranges: Ranges) -> bool:
         """Whether all threads run the loop equally often."""

@@ -157,7 +157,7 @@ def in_fixed_point(adjoint: Adjoint, call: Call, stage: Stage) -> Stage | str:
 # --- one kernel for all -------------------------------------------------------------------------------------------------------------------
 
 
-def counted_apart(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
+def counted_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
     """Whether no two threads of the launch touch one element of a shadow, as an inspector has counted in this launch."""
     return is_injective(adjoint, call, shadow) is not None
 
@@ -167,7 +167,7 @@ __all__ = [
     "Numbers",
     "certified",
     "conflicting",
-    "counted_apart",
+    "counted_injective",
     "in_fixed_point",
     "may_collide",
     "one_by_one",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analysis.injectivity import seem_to_meet
+from ..analysis.injectivity import seem_to_conflict
 from ..errors import GpuadError
 from ..inspect.barrier_phase import NOTES, BarrierPhaseInspector
 from ..inspect.injectivity import MOST, InjectivityInspector
@@ -45,7 +45,7 @@ def may_be_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
     asked = adjoint.injectivity(shadow)
     if memory is None or asked is None or asked.places * _at_work(call) > int(memory.root.size):
         return False
-    return not seem_to_meet(adjoint.layout.body, shadow, call.numbers(adjoint.primal))
+    return not seem_to_conflict(adjoint.layout.body, shadow, call.numbers(adjoint.primal))
 
 
 def _at_work(call: Call) -> int:

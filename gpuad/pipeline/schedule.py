@@ -26,7 +26,7 @@ from ..runtime.base import Memory
 from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, copied, live, shadow_of
 from .calls import Call, analysing, plain_allowed
-from .certificates import NO_ISLPY, certified, conflicting, counted_apart
+from .certificates import NO_ISLPY, certified, conflicting, counted_injective
 from .certificates import in_fixed_point as certified_in_fixed_point
 from .deterministic import in_fixed_point, run_fixed
 from .inspectors import may_be_injective, one_by_one
@@ -63,7 +63,7 @@ def _plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     open_ = [b for b in adjoint.undecided if b not in apart]
     gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
     asked = (b for b in open_ if gathered is None or b not in gathered.buffers or may_be_injective(adjoint, call, b))
-    apart |= {b for b in asked if counted_apart(adjoint, call, b)}
+    apart |= {b for b in asked if counted_injective(adjoint, call, b)}
     alone = certified(adjoint, call, Variant(frozenset(apart)), [Stage(adjoint.variant(Variant(frozenset(apart))), adjoint.parameters)])
     if isinstance(alone, tuple):
         return frozenset(apart)

@@ -30,7 +30,7 @@ def _of_program(measured: Measured, program: Program) -> Iterator[tuple[int, str
             yield band.most, _saved(band, budget)
         elif band.kind is Kind.scratch:
             yield band.most, f"`{band.name}` takes {shown(band.most)} while the adjoint of {band.example.needed_by} runs: {band.reason}"
-    for name, where, nbytes in program.lent:
+    for name, where, nbytes in program.held_by_caller:
         what = f"{shown(nbytes)} are held by `{name}`, made at {where}"
         yield nbytes, f"{what}: its memory cannot be used again, so the program is recorded anew each time; let it go before"
 

@@ -102,19 +102,19 @@ class Recorder:
             if tape is not None:
                 self._close(one, tape)
                 if one.program is not None and one.outline == tape.outline:
-                    told[id(one.program)] = _told(one.program, tape)
+                    told[id(one.program)] = _completed(one.program, tape)
         return tuple(replace(r, program=told.get(id(r.program), r.program)) for r in self.rounds)
 
 
-def _told(program: Program, tape: Any) -> Program:
+def _completed(program: Program, tape: Any) -> Program:
     """With what only the tape can say."""
-    lent = tape.lent()
+    held = tape.held_by_caller()
     try:
         points = tape.tradeoff(_POINTS).points
     except TapeError:  # it has not looked at what runs again
-        return replace(program, lent=lent)
+        return replace(program, held_by_caller=held)
     looks = program.holding.operations <= _MANY
-    return replace(program, lent=lent, supposed=tuple(Supposed(p, _held(tape, p.budget) if looks else None) for p in points))
+    return replace(program, held_by_caller=held, supposed=tuple(Supposed(p, _held(tape, p.budget) if looks else None) for p in points))
 
 
 def _held(tape: Any, budget: int) -> Holding | None:

@@ -33,13 +33,13 @@ class Supposed:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A recorded program with its reversal, as all rounds of it have it. `supposed`: within other budgets, the smallest first; `lent`:
-    arrays made by operations that the caller still has: name, where it was made, bytes."""
+    """A recorded program with its reversal, as all rounds of it have it. `supposed`: within other budgets, the smallest first;
+    `held_by_caller`: arrays made by operations that the caller still has: name, where it was made, bytes."""
 
     tape: int
     holding: Holding
     supposed: tuple[Supposed, ...] = ()
-    lent: tuple[tuple[str, str, int], ...] = ()
+    held_by_caller: tuple[tuple[str, str, int], ...] = ()
 
     @property
     def title(self) -> str:

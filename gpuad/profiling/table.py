@@ -28,21 +28,21 @@ def summary(measured: Measured) -> list[str]:
     lines.append(f"process: {shown(resident) if resident is not None else 'not told'} resident at most")
     if measured.allocator:
         pool = max((r.pool for r in measured.readings if r.pool is not None), default=None)
-        lines.append(f"CuPy's allocator ({measured.allocator}): {_told(pool)} at most")
+        lines.append(f"CuPy's allocator ({measured.allocator}): {_bytes(pool)} at most")
         device = next((r.device for r in reversed(measured.readings) if r.device is not None), None)
         if device is None:
             lines.append("device: not told (NVML is not there: pip install nvidia-ml-py)")
         else:
             slow = "not told" if device.throttling is None else ", ".join(device.throttling) or "none"
-            figures = f"used {_told(device.used)}, free {_told(device.free)}, this process {_told(device.this_process)}"
+            figures = f"used {_bytes(device.used)}, free {_bytes(device.free)}, this process {_bytes(device.this_process)}"
             why = f" ({device.why})" if device.why else ""
-            lines.append(f"device: {figures}, others {_told(device.others)}, throttling {slow}{why}")
+            lines.append(f"device: {figures}, others {_bytes(device.others)}, throttling {slow}{why}")
     span = measured.seconds[1] - measured.seconds[0]
     lines.append(f"looking took {measured.cost:.3g} s of {span:.3g} s ({measured.cost / max(span, 1e-9):.1%})")
     return lines
 
 
-def _told(nbytes: int | None) -> str:
+def _bytes(nbytes: int | None) -> str:
     return "not told" if nbytes is None else shown(nbytes)
 
 

@@ -310,7 +310,7 @@ class Pinned:
         follow(self.stream, self.cupy.cuda.get_current_stream())
         data.set(self.memory[at : at + data.size], stream=self.stream)
 
-    def settle(self) -> None:
+    def join(self) -> None:
         """The current stream goes on once all that is done."""
         follow(self.cupy.cuda.get_current_stream(), self.stream)
 
@@ -368,7 +368,7 @@ def out_of_memory(nbytes: int) -> Exception:
 
 
 @contextlib.contextmanager
-def asking(gate: Callable[[int], None]) -> Iterator[None]:
+def allocation_gate(gate: Callable[[int], None]) -> Iterator[None]:
     """Within it CuPy asks the gate before it allocates, in this thread; nothing where CuPy was never imported."""
     cupy = sys.modules.get("cupy")
     if cupy is None:

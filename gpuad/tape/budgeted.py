@@ -126,7 +126,7 @@ class Budget(FirstRecording):
         room = self._made(script.top, rest=script.top // 2) if script.top else None
         if script.far:
             assert self.level is not None
-            self.level.settle()
+            self.level.join()
             self.level.reserve(script.far)
         self._scripted = Scripted(script, self.planner.program, room, self.kept, self.level)
         self._note_added()
@@ -222,12 +222,12 @@ class Budget(FirstRecording):
         free = executor_of(self.tape.library_name).free
         return Prospects(self.planner, self.tape.made.nbytes, self.limited, free, two_levels=self.level is not None)
 
-    def told(self, seconds: float, names: Callable[[int], str]) -> str:
+    def described(self, seconds: float, names: Callable[[int], str]) -> str:
         """The plan for people: what it comes to, and what it is made of."""
         free = self.limited() - self.tape.made.nbytes
         script = self.planner.best(free) if self.level is None else self.planner.best_of_levels(free)
         assert script is not None, "the plan before says so"
-        return "\n  ".join([str(self.prospects.plan(None, seconds)), *self.planner.told(script, names)])
+        return "\n  ".join([str(self.prospects.plan(None, seconds)), *self.planner.described(script, names)])
 
     def refuse_scripted(self, what: str) -> None:
         """TapeError where operations would have to run again."""
@@ -249,7 +249,7 @@ class Budget(FirstRecording):
     def watched(self) -> list[Allocation]:
         """The allocations, with what a reversal reads of them as it is."""
         if self.level is not None:
-            self.level.settle()  # what was recorded is stored
+            self.level.join()  # what was recorded is stored
         if self.stores and self._scripted is None:
             return list(self.tape.allocations.values())
         if self._scripted is not None:

@@ -58,7 +58,7 @@ class Keeping(ABC):
     def space(self, length: int, dtype: Any) -> Any:
         """A flat array in what the tape saves, not cleared."""
 
-    def resolve_claims(self, writes: Sequence[Use]) -> None:
+    def choose_checkpoints(self, writes: Sequence[Use]) -> None:
         """Settles the claims on what is about to be written."""
         hit: dict[int, set[int]] = {}
         for use in writes:

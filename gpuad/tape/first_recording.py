@@ -109,7 +109,7 @@ class FirstRecording(BudgetMemory):
         """Copies what an operation is about to overwrite of the states at marks, beside what was copied for that at the beginning; marks
         that there is no room for are let go."""
         while self.marks:
-            wanted = without(self.marks.meets(reads, writes), copied)
+            wanted = without(self.marks.to_copy(reads, writes), copied)
             homes = {w: home_of(r, r, allocations[w].root) for w, r in wanted.items()}
             more = sum(rounded(nbytes) for _, nbytes in homes.values())
             if self._least_restart() + self.marks.nbytes + more <= self.limited():

@@ -147,7 +147,7 @@ class Lossy:
         """How many numbers were too large, and would be read as infinite."""
         return int(self.measured.largest[2]) if self.measured.largest is not None else 0
 
-    def told(self, name: str) -> str:
+    def described(self, name: str) -> str:
         """What was stored, and the largest error, for people."""
         found = self.measured
         if found.largest is None:

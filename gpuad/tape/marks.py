@@ -78,7 +78,7 @@ class Marks:
             self._owed = without(united(self._owed, self.marks[-1].read), self.marks[-1].done)
         self.marks.append(Mark(time))
 
-    def meets(self, reads: Regions, writes: Regions) -> Regions:
+    def to_copy(self, reads: Regions, writes: Regions) -> Regions:
         """An operation reads and overwrites: what has to be copied before."""
         if not self.marks:
             return {}

@@ -1,6 +1,6 @@
 """Memory beyond that of the arrays, for checkpoints: pinned memory of the host for a GPU's, or a file.
 
-One transfer is under way at a time, beside what the program does: on a copy stream, or in a thread. `settle` is where the program goes on
+One transfer is under way at a time, beside what the program does: on a copy stream, or in a thread. `join` is where the program goes on
 only once it is done. A file has no name any more as soon as it is open, so it is gone with the process, whatever ends that.
 """
 
@@ -23,7 +23,7 @@ _SAYS = "offload is 'host' (pinned memory, for a program on a GPU) or a folder f
 
 
 class Level(Protocol):
-    """Where checkpoints go. Arrays are flat bytes; they must not be used before `settle`."""
+    """Where checkpoints go. Arrays are flat bytes; they must not be used before `join`."""
 
     def reserve(self, nbytes: int) -> None:
         """There is room for so many bytes from here on; what was there is lost."""
@@ -34,7 +34,7 @@ class Level(Protocol):
     def read(self, at: int, data: Any) -> None:
         """Begins to copy from there into an array."""
 
-    def settle(self) -> None:
+    def join(self) -> None:
         """Waits for what has begun, or lets the current stream do so. OSError where a file could not be written or read."""
 
 
@@ -83,7 +83,7 @@ class InFile:
             self.then = lambda: data.set(host)
         self.under_way = self.worker.submit(_read, self.file, at, memoryview(host))  # type: ignore[arg-type]
 
-    def settle(self) -> None:
+    def join(self) -> None:
         under_way, then, self.under_way, self.then = self.under_way, self.then, None, None
         if under_way is not None:
             under_way.result()

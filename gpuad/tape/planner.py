@@ -287,7 +287,7 @@ class Planner:
         """The smallest budget for which there is a script, also while the program is not known yet."""
         return min(self.peak(self._bare), self.peak(self.keeping()) + self.kept)
 
-    def told(self, script: Script, names: Callable[[int], str]) -> list[str]:
+    def described(self, script: Script, names: Callable[[int], str]) -> list[str]:
         """What a script stores, runs again and sends to the second level, with bytes and reasons, a line each. `names`: of allocations, by
         address."""
         undone = [f"undo       {self._undone(script)}, which is exact in bits"] if script.undone else []

@@ -362,7 +362,7 @@ class Recording(Keeping):
                 use.allocation.pending = use.allocation.pending | use.region
 
     def _overwrite(self, operation: Operation) -> None:
-        self.resolve_claims(operation.effects.writes)
+        self.choose_checkpoints(operation.effects.writes)
         self.save_overwritten(operation, len(self.operations) - 1)
         for use in operation.effects.writes:
             a = use.allocation

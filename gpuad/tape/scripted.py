@@ -124,17 +124,17 @@ class Scripted:
                 found = [action for s in stored for action in self.piece(s).saving]
                 if far is not None:
                     assert self.level is not None
-                    return [self.level.settle, *found, partial(self.level.write, far.at, self._staged(far))]
+                    return [self.level.join, *found, partial(self.level.write, far.at, self._staged(far))]
                 return [*found, self._mark(True)] if stored is self.script.finals else found
             case Fetch(stored, far):
                 found = [a for s in stored for a in self._back(s)]
                 if far is not None:
                     assert self.level is not None
-                    return [self.level.settle, *found]
+                    return [self.level.join, *found]
                 return [*found, self._mark(False)] if stored is self.script.finals else found
             case Ahead(far):
                 assert self.level is not None
-                return [self.level.settle, partial(self.level.read, far.at, self._staged(far))]
+                return [self.level.join, partial(self.level.read, far.at, self._staged(far))]
             case Begin():
                 return [action for copied in self.kept.initial for action in copied.back()]
             case Arrive(time):
@@ -170,7 +170,7 @@ class Scripted:
         """Arrays hold what the program left in them again, after a failure."""
         if self.level is not None:
             with suppress(OSError):  # that is what may have failed
-                self.level.settle()
+                self.level.join()
         if self.stored:
             for s in self.script.finals:
                 perform(self._back(s))

@@ -37,9 +37,9 @@ class Store:
         for lossy in self._all:
             lossy.measured.forget()
 
-    def told(self, called: Callable[[int], str]) -> tuple[str, ...]:
+    def described(self, called: Callable[[int], str]) -> tuple[str, ...]:
         """What was stored and the largest errors, a line for each array, for people. `called`: the name of what lies at an address."""
-        return tuple(lossy.told(called(lossy.where)) for lossy in self._all)
+        return tuple(lossy.described(called(lossy.where)) for lossy in self._all)
 
     def refuse_deciding(self, operation: Launched, adjoint: Adjoint) -> None:
         """TapeError for a launch whose adjoint may take another way where a value that it reads is a little off."""

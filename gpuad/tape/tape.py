@@ -446,7 +446,7 @@ class Tape(Reversing, LaunchRecording):
         script = self.within.script if self.within is not None else None
         return weakref.ref(self.shadows), id(self.operations), id(script)
 
-    def lent(self) -> tuple[tuple[str, str, int], ...]:
+    def held_by_caller(self) -> tuple[tuple[str, str, int], ...]:
         """The arrays made by operations that variables of the caller still hold, so that their memory is not used again: the name, where it
         was made, and bytes."""
         names = array_names(user_frame())
@@ -473,10 +473,10 @@ class Tape(Reversing, LaunchRecording):
             return names.get(where) or (f"temporary of {made[where]}" if where in made else self.allocations[where].name)
 
         if self.state in ("recorded", _REVERSED):
-            found = replace(found, lossy=self.store.told(called))
+            found = replace(found, lossy=self.store.described(called))
         if self.within is None or self.state not in ("recorded", _REVERSED):
             return found
-        return replace(found, budget=self.within.told(self._seconds, called))
+        return replace(found, budget=self.within.described(self._seconds, called))
 
 
 def _check_used(plan: Plan, allow_unused: bool) -> None:

@@ -43,7 +43,7 @@ def failing_allocations(k: int) -> Iterator[Failing]:
     failing = Failing(k)
     allocation.gates.append(failing)
     try:
-        with cuda.asking(failing):
+        with cuda.allocation_gate(failing):
             yield failing
     finally:
         allocation.gates.remove(failing)

@@ -12,7 +12,7 @@ from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.analysis.injectivity import Launch, seem_to_meet
+from gpuad.analysis.injectivity import Launch, seem_to_conflict
 from gpuad.pipeline import inspectors
 
 PULL = """extern "C" __global__ void k(const double* f, double* g, const int* solid, double omega, int nx, int ny) {
@@ -115,4 +115,4 @@ def test_what_seems_to_meet() -> None:
         primal = gpuad.kernel(text, "k").primal()
         u, n = primal.params[0], primal.params[2]
         launch = Launch((3, 1, 1), (8, 1, 1), {n: 20})  # type: ignore[dict-item]
-        assert seem_to_meet(primal.body, u, launch) == seems  # type: ignore[arg-type]
+        assert seem_to_conflict(primal.body, u, launch) == seems  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ def states_of(steps: list[Step]) -> list[Regions]:
 
 def run(marks: Marks, allocations: list[Allocation], reads: Regions, writes: Regions, time: int, *, lent: bool = False) -> None:
     """What a tape does before a step."""
-    for where, region in marks.meets(reads, writes).items():
+    for where, region in marks.to_copy(reads, writes).items():
         piece = piece_of(allocations[where].root, region, time, np.zeros(region.nbytes, np.uint8), None)
         perform(piece.saving)
         marks.add(Copied(allocations[where], piece, 0), lent=lent)

@@ -117,7 +117,7 @@ def test_a_file_that_fails_leaves_arrays_as_the_program_did(broken: str, tmp_pat
 def test_nothing_stays_behind_when_the_process_is_killed(tmp_path: Path) -> None:
     code = (
         "import os, signal\nfrom pathlib import Path\nimport numpy as np\nfrom gpuad.tape.offload import InFile\n"
-        f"level = InFile(Path({str(tmp_path)!r}))\nlevel.write(0, np.ones(1 << 20, np.uint8))\nlevel.settle()\n"
+        f"level = InFile(Path({str(tmp_path)!r}))\nlevel.write(0, np.ones(1 << 20, np.uint8))\nlevel.join()\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = subprocess.run([sys.executable, "-c", code], env=os.environ, check=False)
