@@ -1,7 +1,7 @@
 """The plan of a reversal: all that it will do to memory, as a list of actions, before the first of them is done.
 
 Operations are planned from the last to the first. Each is handed the versions that it needs (`finder`) and told which shadows count and
-where they live (`zero_regions`, `copy_on_write`); what copies and clears for that comes before its launches.
+where they live (`shadow_state`, `zero_regions`); what copies and clears for that comes before its launches.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from .rerun import Rerun
 from .ruled import Ruled
 from .script import Adjoint, Begin, Block, Undo
 from .scripted import Scripted
+from .shadow_state import ShadowState, Step, elements
 from .shadows import Shadows
 from .version_finder import VersionFinder
 from .versions import Allocation, Versions, clearing_of, placing
-from .zero_regions import Stale, Step, elements, last_step, step_at_home, step_of, step_of_renewed, step_of_rule
+from .zero_regions import step_of, step_of_rule
 
 Seeds = Sequence[tuple[Any, Region]]  # flat shadows, and the elements of each that get a seed
 
@@ -138,14 +139,16 @@ class Reversal:
     transient: Arena
     executors: tuple[Executor, Executor]
 
-    def plan(self, stale: Stale, seeds: Seeds | None, temporaries: Sequence[Any], restore: bool, scripted: Scripted | None = None) -> Plan:
+    def plan(
+        self, state: ShadowState, seeds: Seeds | None, temporaries: Sequence[Any], restore: bool, scripted: Scripted | None = None
+    ) -> Plan:
         """The plan for seeds, or for the raw rule (None). Kernels are compiled. `restore`: primals are what they were at the end.
         `scripted`: what is brought back and runs again between the adjoints."""
         begin = perf_counter()
-        placed = frozenset(stale.placements.seeds)
+        placed = frozenset(state.placements.seeds)
         begun = self.shadows.cleared(self.allocations, seeds) if seeds is not None else {}
         begins = {where: region for where, (_, region) in begun.items()}
-        steps = self.steps(stale, begun, seeds, temporaries)
+        steps = self.steps(state, begun, seeds, temporaries)
         deferred = self.shadows.deferred
         doing = Doing()
         doing.dry = True
@@ -215,19 +218,19 @@ class Reversal:
         return replace(last, cleared=tuple((root, region) for root, region in last.cleared if where_of(root) not in kept)), tuple(owed)
 
     def steps(
-        self, stale: Stale, begun: Mapping[Where, tuple[Any, Region]], seeds: Seeds | None, temporaries: Sequence[Any]
+        self, state: ShadowState, begun: Mapping[Where, tuple[Any, Region]], seeds: Seeds | None, temporaries: Sequence[Any]
     ) -> dict[int, Step]:
         """How each operation is reversed, compiled, and at -1 what comes last. What is not in it has nothing to do."""
         for root, part in begun.values():
-            stale.add(root, part)
+            state.make_zero(root, part)
         for root, region in seeds or ():
-            stale.drop(root, region)
-        stale.sharing.note_liveness(temporaries, stale.alive)
+            state.make_live(root, region)
+        state.note(temporaries)
         steps: dict[int, Step] = {}
         compiled: set[tuple[int, bool]] = set()
         for time in range(len(self.operations) - 1, -1, -1):
             operation = self.operations[time]
-            step = _step(operation, stale)
+            step = _step(operation, state)
             if step is not None:
                 steps[time] = step
             if not isinstance(operation, Launched) or step is None:
@@ -236,7 +239,7 @@ class Reversal:
             compiled.update((id(k), operation.call.exact) for k in wanted)
             if wanted:
                 operation.call.prepare(wanted)
-        steps[-1] = last_step(stale)
+        steps[-1] = state.last()
         return steps
 
     def adjoint(
@@ -273,12 +276,12 @@ def taken_back(versions: Versions, operation: Operation, rerun: Rerun, time: int
     return [*found, rerun.undo()]
 
 
-def _step(operation: Operation, stale: Stale) -> Step | None:
+def _step(operation: Operation, state: ShadowState) -> Step | None:
     if isinstance(operation, Launched):
-        return step_of(operation, stale)
+        return step_of(operation, state)
     if isinstance(operation, Ruled):
-        return step_of_rule(operation, stale)
+        return step_of_rule(operation, state)
     assert isinstance(operation, Foreign)
     if isinstance(operation, Renewed):
-        return step_of_renewed([elements(view) for view in operation.cleared], stale)
-    return step_at_home([elements(view) for view in operation.cleared], stale)
+        return state.renewed([elements(view) for view in operation.cleared])
+    return state.at_home([elements(view) for view in operation.cleared])

@@ -17,9 +17,9 @@ from .reaching import unreached
 from .region import Region
 from .reversal_plan import Plan, Reversal
 from .seeds import Asked, Seeding, as_before
+from .shadow_state import ShadowState
 from .temporaries import inner
 from .trace_replay import Repeating
-from .zero_regions import Stale
 
 Seed = tuple[Any, Any, Any, Region]  # the shadow's elements, what goes there, the shadow's allocation and which elements of it these are
 
@@ -64,8 +64,8 @@ class Reversing(Seeding, Repeating):
             reversal = Reversal(self.operations, self.allocations, self.shadows, self._transient, executors)
             shareable = {} if self.within is not None else dict(self.made.shadows)  # copies on write would be beyond what was promised
             temporaries = list(shareable.values())
-            stale = Stale(CopyOnWriteShadows(self.made.homes, shareable), placements)
-            self.plans[key] = plan = reversal.plan(stale, seeds, temporaries, self.restore, scripted)
+            state = ShadowState(CopyOnWriteShadows(self.made.homes, shareable), placements)
+            self.plans[key] = plan = reversal.plan(state, seeds, temporaries, self.restore, scripted)
             if self.within is not None:
                 self.within.check_planned()
             plan.unused = unreached(self.operations, self.shadows, seeds or (), self.made.arrays, self.touched)
