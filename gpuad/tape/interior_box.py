@@ -1,8 +1,9 @@
 """Finds a box of threads all of whose elements a reversal knows to be zero.
 
 A kernel that gathers has a thread for each element. Of the shadow of a field whose inside alone is overwritten, the border counts and the
-inside is stale (`zero`): the threads of the inside assign, those of the border add, and nothing has to be cleared. The box is what is left
-of the launch's threads when layers with elements that count are taken off its faces, the layer first of which the greatest part counts.
+inside is zero (`shadow_state`): the threads of the inside assign, those of the border add, and nothing has to be cleared. The box is what
+is left of the launch's threads when layers with elements that count are taken off its faces, the layer first of which the greatest part
+counts.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ class Boxed:
     region: Region
 
 
-def box_within(elements: Elements, stale: Region, launch: Launch) -> Boxed | None:
-    """The threads, if there are any, of which every element is in `stale`, counted from the pointer; each has its own."""
+def box_within(elements: Elements, zeros: Region, launch: Launch) -> Boxed | None:
+    """The threads, if there are any, of which every element is in `zeros`, counted from the pointer; each has its own."""
     box = elements.box
     for _ in range(_LAYERS):
         whole = _elements(elements, box, launch)
         if whole is None:
             return None
-        if whole <= stale:
+        if whole <= zeros:
             return Boxed(box, whole)
-        worst, box = max(((_counting(elements, layer, stale, launch), rest) for layer, rest in _faces(box)), key=lambda found: found[0])
+        worst, box = max(((_counting(elements, layer, zeros, launch), rest) for layer, rest in _faces(box)), key=lambda found: found[0])
         if worst == 0 or any(low > high for low, high in box):
             return None
     return None
@@ -55,10 +56,10 @@ def _elements(elements: Elements, box: Box, launch: Launch) -> Region | None:
     return found if found.nbytes == count else None
 
 
-def _counting(elements: Elements, layer: Box, stale: Region, launch: Launch) -> float:
+def _counting(elements: Elements, layer: Box, zeros: Region, launch: Launch) -> float:
     """Which part of a layer's elements counts."""
     whole = _elements(elements, layer, launch)
-    return (whole - stale).nbytes / whole.nbytes if whole is not None else 0.0
+    return (whole - zeros).nbytes / whole.nbytes if whole is not None else 0.0
 
 
 def _faces(box: Box) -> Iterator[tuple[Box, Box]]:

@@ -51,7 +51,7 @@ class Launched:
     kernel: Any  # the user's, to be judged again if memory turns out to have a shadow
     cuts: Mapping[frozenset[int], Cutting] = field(default_factory=dict)  # by the arguments whose memory they stand for
     kept: Kept | None = None
-    shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was stale before
+    shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was zero before
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def reverse(
