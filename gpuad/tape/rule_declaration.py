@@ -46,7 +46,7 @@ class Declared:
         self.rooms: Callable[[Any], Sequence[int]] = lambda operation: [int(o.array.nbytes) for o in operation.operands.values()]
         self.name = function.__name__.strip("_")
         self.signature = inspect.signature(function)
-        update_wrapper(self, function)
+        update_wrapper(self, function)  # type: ignore[arg-type]  # a Rule can be called
         _check_names(self.name, effect, tuple(self.signature.parameters))
         self._reverse: Callable[..., None] | None = None
         self.wanted: tuple[str, ...] = ()  # the names of the reverse's parameters
