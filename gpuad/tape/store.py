@@ -23,10 +23,10 @@ class Store:
 
     def __init__(self, wanted: Mapping[Any, str] | None) -> None:
         self._by_address = lossy_of(wanted)
-        self._all = tuple(chain.from_iterable(self._by_address.values()))
+        self.arrays = tuple(chain.from_iterable(self._by_address.values()))
 
     def __bool__(self) -> bool:
-        return bool(self._all)
+        return bool(self.arrays)
 
     def of(self, where: int) -> tuple[Lossy, ...]:
         """What of an allocation is stored less exactly, by its address."""
@@ -34,12 +34,12 @@ class Store:
 
     def forget(self) -> None:
         """A recording begins: errors are measured from here on."""
-        for lossy in self._all:
+        for lossy in self.arrays:
             lossy.measured.forget()
 
     def described(self, called: Callable[[int], str]) -> tuple[str, ...]:
         """What was stored and the largest errors, a line for each array, for people. `called`: the name of what lies at an address."""
-        return tuple(lossy.described(called(lossy.where)) for lossy in self._all)
+        return tuple(lossy.described(called(lossy.where)) for lossy in self.arrays)
 
     def refuse_deciding(self, operation: Launched, adjoint: Adjoint) -> None:
         """TapeError for a launch whose adjoint may take another way where a value that it reads is a little off."""
@@ -67,7 +67,7 @@ class Store:
 
     def refuse_unmet(self, allocations: Mapping[int, Allocation]) -> None:
         """TapeError where an array is named that no operation of the program writes, or needs in its adjoint."""
-        for lossy in self._all:
+        for lossy in self.arrays:
             a = allocations.get(lossy.where)
             if a is None or not (a.written | a.needed | a.read_bare) & lossy.region:
                 raise TapeError(
@@ -77,7 +77,7 @@ class Store:
 
     def refuse_unfit(self, allocations: Mapping[int, Allocation], then: str) -> None:
         """TapeError where numbers were too large for their format. `then`: what that means for shadows."""
-        for lossy in self._all:
+        for lossy in self.arrays:
             if lossy.unfit:
                 raise TapeError(
                     f"{lossy.unfit} numbers of `{allocations[lossy.where].name}` are too large for {lossy.format.name}, in which store= "

@@ -170,7 +170,7 @@ def test_pinned_memory_over_a_stream_of_its_own(cupy: Any, monkeypatch: pytest.M
 
 def test_a_copy_that_nobody_waits_for_is_seen(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The witness above would notice."""
-    monkeypatch.setattr(offload.Pinned, "settle", lambda _: None)
+    monkeypatch.setattr(offload.Pinned, "join", lambda _: None)
     with pytest.raises(fake_cupy.StreamError):
         on_a_gpu(cupy, 12, 3, budget=512 * 4, offload="host")
 
