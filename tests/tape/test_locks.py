@@ -20,6 +20,7 @@ import gpuad
 from gpuad import Duplicated, LaunchError, Tape, TapeError, ops
 from gpuad.arguments.recorder import current
 from gpuad.runtime import array_locks
+from gpuad.tape.blocks import Entry
 
 N = 8
 SOURCE = """
@@ -581,7 +582,7 @@ def interrupted(run: Callable[[], None], at: int) -> tuple[Interrupt | None, boo
     return None, bool(fired)
 
 
-WAYS = {getattr(Tape, name).__code__ for name in ("__enter__", "_enter", "_take_over", "_leave", "left", "_exit")}
+WAYS = {getattr(Tape, name).__code__ for name in ("__enter__", "_enter", "_leave", "left", "_exit")} | {Entry.refuse_open.__code__}
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # where it comes while what is left of a block goes
