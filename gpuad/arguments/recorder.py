@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -21,6 +21,9 @@ class Recorder(Protocol):
 
     def launch(self, kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it."""
+
+    def rule(self, rule: Any, arguments: Mapping[str, Any], regions: Mapping[str, Any]) -> None:
+        """Records a call of a rule and makes it. `regions`: of arrays of which less is touched than all."""
 
     def new(self, library: Any, shape: tuple[int, ...], dtype: Any, active: bool) -> Any:
         """An array for an operation that makes one, not cleared; in a program that is known, the one that it made before. `active`: whether

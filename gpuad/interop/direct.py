@@ -67,7 +67,7 @@ def packer(type_: Scalar) -> Callable[[float], int]:
 def direct(split: Split, args: Sequence[Any], reals: Sequence[int]) -> Direct | None:
     """The halves as such calls; None where there is more to do. `args`: of a call that is alike; `reals`: positions of the floats by value
     that may differ between the calls."""
-    call = split._bound(args)
+    call = split.bound(args)
     if call.bound.library != "numpy" or pipeline.stores_in_doubt(split.adjoint, call) or split.call.shared_mem:
         return None
     if any(a.array is not None and not a.array.size for a in call.bound.arguments):

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..api import Kernel
+from ..arguments.aliasing import hull
+from ..arguments.annotations import Active, Const, Duplicated, namespace, resolve
 from ..arguments.layouts import element_dtype
 from ..errors import LaunchError
 from ..ir.dtypes import is_real
@@ -86,10 +88,48 @@ class Signature:
         dtype = element_dtype(type_.element)
         return dtype.subdtype[0] if dtype.subdtype is not None else dtype
 
+    def separated(self, args: Sequence[Any]) -> list[Any]:
+        """The arrays and numbers of a call, by position; of arrays on one memory all but the first as copies, so that each has a shadow of
+        its own: a kernel only reads such, since what it overwrites comes first and lies alone."""
+        found, places = list(args), list[tuple[int, int]]()
+        for k in sorted((k for k in self.pointers if args[k] is not None and args[k].size), key=lambda k: k not in self.written):
+            low, high = hull(found[k])
+            if any(low < end and start < high for start, end in places):
+                found[k] = _copy(found[k])
+                low, high = hull(found[k])
+            places.append((low, high))
+        return found
+
+    def pairs(self, args: Sequence[Any], shadows: Sequence[Any]) -> tuple[Any, ...]:
+        """Arrays and numbers of a call with their shadows, by position; None: what has none."""
+        return tuple(self._pair(k, x, s) for k, (x, s) in enumerate(zip(args, shadows, strict=True)))
+
+    def _pair(self, k: int, x: Any, shadow: Any) -> Any:
+        if shadow is None:
+            return Const(x) if k in self.pointers and x is not None else x
+        return Duplicated(x, shadow) if k in self.pointers else Active(x, shadow)
+
+    def directions(self, dots: Sequence[Any], grown: Sequence[Any]) -> tuple[Any, ...]:
+        """What `gpuad.hvp` takes as directions: arrays with the tangents of the arguments (of shape () of a number) and of their shadows;
+        None: what has none."""
+        own = [d if d is None or k in self.pointers else d.item() for k, d in enumerate(dots)]
+        return tuple(None if d is None else self._pair(k, d, g) for k, (d, g) in enumerate(zip(own, grown, strict=True)))
+
     def active(self, wanted: Sequence[bool]) -> tuple[bool, ...]:
         """Which parameters have a shadow, if a gradient is wanted of those: they, and what may come to depend on them."""
         some, own = any(wanted), range(len(wanted))
         return tuple((k in self.floats and (wanted[k] or (some and k in self.written))) or (k in self.reals and wanted[k]) for k in own)
+
+
+def _copy(array: Any) -> Any:
+    """A copy that lies as the array does, with what is in its gaps."""
+    if array.flags.c_contiguous:
+        return array.copy()
+    memory = resolve(array)
+    room = memory.root.copy()
+    if isinstance(room, np.ndarray):
+        return np.ndarray(array.shape, array.dtype, room, memory.offset * memory.root.dtype.itemsize, array.strides)
+    return namespace(array).lib.stride_tricks.as_strided(room[memory.offset :], array.shape, array.strides)
 
 
 def read_signature(

@@ -16,7 +16,6 @@ import numpy as np
 from .. import pipeline
 from ..api import Kernel, check_flow_bare
 from ..arguments import BoundArgument
-from ..arguments.aliasing import hull
 from ..arguments.annotations import Duplicated, resolve
 from ..arguments.conversions import Place
 from ..errors import LaunchError, UnsupportedError
@@ -72,11 +71,12 @@ class Split:
 
     def forward(self, args: Sequence[Any], logs: Sequence[Any]) -> None:
         """Runs the launch on the current stream, `logs` being zeros. Raises before anything is written."""
-        call = self._bound(args)
+        call = self.bound(args)
         pipeline.check_stores(self.adjoint, call)
         pipeline.run_primal(self.primal, self.adjoint, call, State({}, logs=[resolve(log) for log in logs]))
 
-    def _bound(self, args: Sequence[Any]) -> Call:
+    def bound(self, args: Sequence[Any]) -> Call:
+        """A call that is alike, bound."""
         own = self.call
         call = self.kernel.bind(own.grid, own.block, args, own.shared_mem, None)
         return replace(call, exact=self.adjoint.exact)
@@ -114,19 +114,6 @@ def _as(memory: Memory, dtype: np.dtype[Any] | None) -> Memory:
     if dtype is None or memory.root.dtype == dtype:
         return memory
     return Memory(memory.root.view(dtype), memory.offset * memory.root.dtype.itemsize // dtype.itemsize)
-
-
-def separated(args: Sequence[Any], written: Collection[int]) -> list[Any]:
-    """The arrays and numbers of a call, by position; of arrays on one memory all but the first as copies, so that each has a shadow of its
-    own: a kernel only reads such, since what it overwrites (`written`) comes first and lies alone."""
-    found, places = list(args), list[tuple[int, int]]()
-    for k in sorted((k for k, x in enumerate(args) if hasattr(x, "strides") and x.size), key=lambda k: k not in written):
-        low, high = hull(found[k])
-        if any(low < end and start < high for start, end in places):
-            found[k] = found[k].copy()
-            low, high = hull(found[k])
-        places.append((low, high))
-    return found
 
 
 def split_launch(

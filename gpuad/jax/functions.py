@@ -1,32 +1,31 @@
-"""`gpuad.jax.function`: a kernel as a function of JAX, in three operations of its own.
+"""`gpuad.jax.function`: a kernel as a function of JAX, in operations of its own.
 
     launch     arguments -> outputs, and what the launch writes down for its reverse
-    tangent    tangents of the arguments -> those of the outputs, linear; its transpose is
-    reverse    cotangents of the outputs -> those of the arguments
+    tangent    tangents of the arguments -> those of the outputs, linear
+    reverse    cotangents of the outputs -> those of the arguments, linear: its transpose
+    second     tangents of the arguments and of the cotangents -> those of what `reverse` gives, linear
+    back       cotangents of what `reverse` gives -> those of arguments and cotangents: its transpose
 
-JAX derives everything from the launch's rule for tangents: forward mode runs `tangent`, reverse mode transposes it, and of what `tangent`
-is given its transpose takes what an adjoint reads. Each is `jax.experimental.buffer_callback`: Python on XLA's buffers, in XLA's stream, on
-CPUs and GPUs. What a kernel overwrites, and each gradient, is an operand that aliases a result, so that a donated one is changed in place.
+JAX derives everything from the launch's rule for tangents: forward mode runs `tangent`, reverse mode transposes it, and what is done to
+that once more is `second`. All but the last two are given the arguments, the outputs and what was written down; of these XLA keeps what a
+callback reads, which is what an adjoint needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache, partial
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.experimental.buffer_callback import buffer_callback
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
+from jax.interpreters import ad
 
-from ..errors import LaunchError
-from ..interop import read_signature
-from ..runtime import cuda
-from .launches import Call, Launches
+from ..api import outside_of_tapes
+from ..errors import LaunchError, UnsupportedError
+from ..interop import Signature, read_signature
+from .callbacks import callback, conjugate, differentiated_once, is_zero, no_tangent, number, primitive, shape, transposable
+from .launches import Launch
 
 
 def function(
@@ -39,20 +38,25 @@ def function(
 
     `kernel`, `grid`, `block`, `shared_mem`, `outputs`: as of `gpuad.torch.function`. What the kernel overwrites and is passed comes back as
     a result; under `jax.jit` with `donate_argnums` in the operand's own memory. Whole numbers decide about the launch and are Python's
-    (`static_argnums`); floats by value may be traced, and have gradients. jit, grad, jvp and vmap (one launch for each element) work;
-    second derivatives JAX refuses. Raises LaunchError for what cannot be launched, while it is traced, and as `gpuad.autodiff` does."""
+    (`static_argnums`); floats by value may be traced, and have gradients. jit, grad, jvp, vmap (one launch for each element) and second
+    derivatives that begin with a reverse pass (hessian, jvp of grad, grad of grad) work. Raises LaunchError for what cannot be launched,
+    while it is traced, and as `gpuad.autodiff` does."""
     signature = read_signature(kernel, grid, block, shared_mem, outputs, "gpuad.jax")
-    launches = Launches(signature)
 
     def called(*args: Any) -> Any:
+        outside_of_tapes(signature.name, "a function of JAX")
         given = signature.whole(args)
-        words = tuple(_word(signature.word(k), given[k]) if k in signature.words else None for k in range(launches.count))
+        words = [_word(signature.word(k), x) if k in signature.words else None for k, x in enumerate(given)]
         operands = {k: jnp.asarray(given[k]) for k in (*signature.pointers, *signature.reals) if given[k] is not None}
-        operands |= {k: jnp.zeros(*launches.layout(_call(operands, words, launches), k)) for k in signature.fresh}
-        call = _call(operands, words, launches)
+        layouts = {k: (tuple(x.shape), str(x.dtype)) for k, x in operands.items() if k in signature.pointers}
+        like = [jax.ShapeDtypeStruct(*layouts[k]) if k in layouts else words[k] for k in range(len(given))]
+        for k in signature.fresh:
+            operands[k] = jnp.zeros(signature.shape_of(k, like), signature.dtype_of(k))
+            layouts[k] = tuple(operands[k].shape), str(operands[k].dtype)
         order = tuple(sorted(operands))
-        found = _launch.bind(*(operands[k] for k in order), launches=launches, call=call, order=order)
-        made = [found[_written(launches, call).index(k)] for k in signature.outputs]
+        launch = Launch(signature, tuple(map(layouts.get, range(len(given)))), tuple(words), order, (False,) * len(given), said=repr(words))
+        found = _launch.bind(*(operands[k] for k in order), launch=launch)
+        made = [found[launch.written.index(k)] for k in signature.outputs]
         return made[0] if len(made) == 1 else tuple(made)
 
     called.__name__ = called.__qualname__ = signature.name
@@ -66,252 +70,198 @@ def _word(name: str, x: Any) -> Any:
     return x.item() if hasattr(x, "item") else x
 
 
-def _call(operands: Mapping[int, Any], words: tuple[Any, ...], launches: Launches) -> Call:
-    pointers = launches.signature.pointers
-    layouts = tuple(
-        (tuple(operands[k].shape), str(operands[k].dtype)) if k in operands and k in pointers else None for k in range(launches.count)
-    )
-    return Call(layouts, words, (False,) * launches.count)
+# --- the launch -------------------------------------------------------------------------------------------------------------------------
 
 
-def _written(launches: Launches, call: Call) -> list[int]:
-    """Positions of what a launch gives: all that it writes."""
-    return [k for k in sorted(launches.signature.written) if call.layouts[k] is not None]
+def _launch_results(*_: Any, launch: Launch) -> list[Any]:
+    logs = launch.split().logs  # which refuses now what cannot be launched
+    return [*(shape(*launch.layout(k)) for k in launch.written), *(shape((size,), dtype) for size, dtype in logs)]
 
 
-def _active(call: Call) -> list[int]:
-    return [k for k, on in enumerate(call.active) if on]
-
-
-# --- arrays of XLA ----------------------------------------------------------------------------------------------------------------------
-
-
-def _array(buffer: Any) -> Any:
-    """A buffer as an array of NumPy or CuPy: the same memory."""
-    return np.asarray(buffer) if buffer.__dlpack_device__()[0] == 1 else cuda.from_interface(buffer)
-
-
-def _stream(context: Any, buffers: Sequence[Any]) -> AbstractContextManager[Any]:
-    """XLA's stream, if the buffers live on a GPU."""
-    kind, device = buffers[0].__dlpack_device__()
-    return nullcontext() if kind == 1 else cuda.on_foreign_stream(context.stream, device)
-
-
-def _callback(work: Callable[..., None], results: Sequence[Any], operands: Sequence[Any], aliases: Mapping[int, int]) -> list[Any]:
-    """An operation in Python on XLA's buffers: `work(results, operands)`, of which results alias operands."""
-
-    def run(context: Any, out: Any, *given: Any) -> None:
-        with _stream(context, (*out, *given)):
-            work([_array(b) for b in out], [_array(b) for b in given])
-
-    return list(buffer_callback(run, tuple(results), input_output_aliases=dict(aliases))(*operands))
-
-
-def _shape(shape: Sequence[int], dtype: Any) -> Any:
-    return jax.ShapeDtypeStruct(tuple(shape), dtype)
-
-
-# --- the operations ---------------------------------------------------------------------------------------------------------------------
-
-
-def _launch_results(launches: Launches, call: Call) -> list[Any]:
-    made = [_shape(*launches.layout(call, k)) for k in _written(launches, call)]
-    logs = launches.split(call).logs if any(call.active) else ()
-    return [*made, *(_shape((size,), dtype) for size, dtype in logs)]
-
-
-def _launch_work(*operands: Any, launches: Launches, call: Call, order: tuple[int, ...]) -> list[Any]:
-    written = _written(launches, call)
-
+def _launch_work(*operands: Any, launch: Launch) -> list[Any]:
     def work(out: list[Any], given: list[Any]) -> None:
-        args = _placed(launches, call, order, given)
-        for k, x in zip(written, out, strict=False):
-            args[k] = x
-        launches.forward(call, args, out[len(written) :])
+        launch.run(launch.placed(given), out)
 
-    aliases = {order.index(k): j for j, k in enumerate(written)}
-    return _callback(work, _launch_results(launches, call), operands, aliases)
+    aliases = {launch.order.index(k): j for j, k in enumerate(launch.written)}
+    return callback(work, _launch_results(launch=launch), operands, aliases)
 
 
-def _placed(launches: Launches, call: Call, order: Sequence[int], given: Sequence[Any]) -> list[Any]:
-    """Operands by position, floats by value as Python's."""
-    args: list[Any] = list(call.words)
-    for k, x in zip(order, given, strict=True):
-        args[k] = float(x) if k in launches.signature.reals else x
-    return args
+def _launch_jvp(primals: Sequence[Any], dots: Sequence[Any], *, launch: Launch) -> Any:
+    dotted = _moving(launch, dots)
+    if not dotted:
+        found = _launch.bind(*primals, launch=launch)
+        return found, list(map(no_tangent, found))
+    launch = replace(launch, active=_active(launch.signature, dotted, launch.count), dotted=dotted)
+    found = _launch.bind(*primals, launch=launch)
+    after = [found[launch.written.index(k)] for k in launch.after]
+    own = [ad.instantiate_zeros(dot) for k, dot in zip(launch.order, dots, strict=True) if k in dotted]
+    pushed = iter(_tangent.bind(*primals, *after, *found[len(launch.written) :], *own, launch=launch))
+    tangents = [next(pushed) if launch.active[k] else no_tangent(x) for k, x in zip(launch.written, found, strict=False)]
+    return found, [*tangents, *map(no_tangent, found[len(launch.written) :])]
 
 
-def _launch_abstract(*_: Any, launches: Launches, call: Call, order: tuple[int, ...]) -> list[Any]:
-    launches.split(call)  # which refuses now what cannot be launched
-    return [jax.core.ShapedArray(r.shape, r.dtype) for r in _launch_results(launches, call)]
+def _moving(launch: Launch, dots: Sequence[Any]) -> tuple[int, ...]:
+    """The operands that can have a tangent and have one."""
+    able = (*launch.signature.floats, *launch.signature.reals)
+    return tuple(k for k, dot in zip(launch.order, dots, strict=False) if k in able and not is_zero(dot))
 
 
-def _launch_jvp(primals: Sequence[Any], dots: Sequence[Any], *, launches: Launches, call: Call, order: tuple[int, ...]) -> Any:
-    signature = launches.signature
-    able = (*signature.floats, *signature.reals)
-    wanted = [False] * launches.count
-    for k, dot in zip(order, dots, strict=True):
-        wanted[k] = k in able and type(dot) is not ad.Zero
-    call = call._replace(active=signature.active(wanted))
-    found = _launch.bind(*primals, launches=launches, call=call, order=order)
-    written = _written(launches, call)
-    own = [(k, dot) for k, dot in zip(order, dots, strict=True) if wanted[k]]
-    dotted = tuple(k for k, _ in own)
-    split = launches.split(call)
-    after = [found[written.index(k)] for k in split.reads if k in written]
-    logs = found[len(written) :]
-    pushed = iter(_tangent.bind(
-        *primals, *after, *logs, *(ad.instantiate_zeros(d) for _, d in own), launches=launches, call=call, order=order, dotted=dotted,
-        holds=len(after) + len(logs),
-    ))  # fmt: skip
-    tangents = [next(pushed) if call.active[k] else _zero(x) for k, x in zip(written, found, strict=False)]
-    return found, [*tangents, *(_zero(log) for log in logs)]
+def _active(signature: Signature, dotted: Sequence[int], count: int) -> tuple[bool, ...]:
+    return signature.active([k in dotted for k in range(count)])
 
 
-def _zero(x: Any) -> Any:
-    """The tangent of what does not move."""
-    return ad.Zero(jax.typeof(x).to_tangent_aval())
+# --- tangents and gradients: both are given the arguments, those outputs that the reverse reads, and what was written down ----------------
 
 
-def _tangent_results(launches: Launches, call: Call) -> list[int]:
-    return [k for k in _written(launches, call) if call.active[k]]
+def _held(launch: Launch) -> int:
+    return len(launch.order) + len(launch.after) + len(launch.split().logs)
 
 
-def _tangent_abstract(*_: Any, launches: Launches, call: Call, **__: Any) -> list[Any]:
-    return [jax.core.ShapedArray(*launches.layout(call, k)) for k in _tangent_results(launches, call)]
+def _begun(launch: Launch, own: Mapping[int, Any]) -> list[Any]:
+    """Shadows, or tangents, of all that has one: what is given, zeros elsewhere."""
+    made = []
+    for k in launch.shadowed:
+        size, dtype = launch.shadow(k)
+        made.append(own[k].astype(dtype) if k in own else jnp.zeros(size, dtype))
+    return made
 
 
-def _tangent_work(*operands: Any, launches: Launches, call: Call, order: tuple[int, ...], dotted: tuple[int, ...], holds: int) -> list[Any]:
-    count, active, results = len(order), _active(call), _tangent_results(launches, call)
-    state = {k: x for k, x in zip(order, operands, strict=False) if k in launches.signature.written}
-    dots = dict(zip(dotted, operands[count + holds :], strict=True))
-    kinds = {k: launches.shadow_dtype(call, k) for k in active}
-    shapes = {k: () if k in launches.signature.reals else launches.layout(call, k)[0] for k in active}
-    # what is overwritten, states and tangents, is given as operands that alias results
-    changed = [*state.values(), *(dots[k].astype(kinds[k]) if k in dots else jnp.zeros(shapes[k], kinds[k]) for k in active)]
-    still = operands[:count]
-
-    def work(out: list[Any], given: list[Any]) -> None:
-        args = _placed(launches, call, order, given[len(changed) :])
-        for k, x in zip(state, out, strict=False):
-            args[k] = x
-        shadows: list[Any] = [None] * launches.count
-        for k, x in zip(active, out[len(state) :], strict=True):
-            shadows[k] = x
-        launches.tangents(call, args, shadows)
-
-    made = [*(_shape(x.shape, x.dtype) for x in state.values()), *(_shape(shapes[k], kinds[k]) for k in active)]
-    found = _callback(work, made, [*changed, *still], {j: j for j in range(len(changed))})[len(state) :]
-    return [found[active.index(k)].astype(launches.layout(call, k)[1]) for k in results]
-
-
-def _tangent_transpose(
-    seeds: Sequence[Any], *operands: Any, launches: Launches, call: Call, order: tuple[int, ...], dotted: tuple[int, ...], holds: int
-) -> Any:
-    if any(ad.is_undefined_primal(x) for x in operands[: len(order) + holds]):
-        raise NotImplementedError("a tangent is linear in tangents alone")
-    results, split = _tangent_results(launches, call), launches.split(call)
-    nothing = [None] * (len(order) + holds)
-    if all(type(s) is ad.Zero for s in seeds):
-        return [*nothing, *(ad.Zero(x.aval) if ad.is_undefined_primal(x) else None for x in operands[len(order) + holds :])]
-    primals = dict(zip(order, operands, strict=False))
-    written = _written(launches, call)
-    after = dict(zip((k for k in split.reads if k in written), operands[len(order) :], strict=False))
-    reads = [after[k] if k in after else primals[k] for k in split.reads]
-    before = [primals[k] for k in split.before]
-    logs = operands[len(order) + holds - len(split.logs) : len(order) + holds]
-    reals = [primals[k] for k in launches.signature.reals]
-    given = [ad.instantiate_zeros(s) for s in seeds]
-    found = _reverse.bind(*reads, *before, *logs, *reals, *given, launches=launches, call=call, dotted=dotted)
-    assert len(given) == len(results)
-    pulled = dict(zip(dotted, found, strict=True))
-    return [
-        *nothing,
-        *(pulled[k] if ad.is_undefined_primal(x) else None for k, x in zip(dotted, operands[len(order) + holds :], strict=True)),
-    ]
-
-
-def _reverse_abstract(*operands: Any, launches: Launches, call: Call, dotted: tuple[int, ...]) -> list[Any]:
-    found = []
-    split, reals = launches.split(call), launches.signature.reals
-    skip = len(split.reads) + len(split.before) + len(split.logs)
-    for k in dotted:
-        if k in reals:
-            x = operands[skip + reals.index(k)]
-            found.append(jax.core.ShapedArray((), x.dtype))
-        else:
-            found.append(jax.core.ShapedArray(*launches.layout(call, k)))
+def _by_position(launch: Launch, arrays: Sequence[Any]) -> list[Any]:
+    found: list[Any] = [None] * launch.count
+    for k, x in zip(launch.shadowed, arrays, strict=True):
+        found[k] = x
     return found
 
 
-def _reverse_work(*operands: Any, launches: Launches, call: Call, dotted: tuple[int, ...]) -> list[Any]:
-    split, signature, active = launches.split(call), launches.signature, _active(call)
-    cuts = np.cumsum([len(split.reads), len(split.before), len(split.logs), len(signature.reals)])
-    seeds = dict(zip(_tangent_results(launches, call), operands[cuts[3] :], strict=True))
-    kinds = {k: launches.shadow_dtype(call, k) for k in active}
-    shapes = {k: () if k in signature.reals else launches.layout(call, k)[0] for k in active}
-    # JAX pulls back by the transpose, gpuad (as PyTorch) by its conjugate: one is the other between two conjugations
-    begun = [_conjugate(seeds[k]).astype(kinds[k]) if k in seeds else jnp.zeros(shapes[k], kinds[k]) for k in active]
-    still = operands[: cuts[3]]
+def _changing(launch: Launch, primals: Sequence[Any], groups: Sequence[Sequence[Any]], run: Callable[..., None]) -> list[list[Any]]:
+    """Runs what overwrites the state and groups of shadows: `run(args, *groups)`, by position. Gives the groups afterwards."""
+    states = [primals[launch.order.index(k)] for k in launch.written]
+    changed = [*states, *(x for group in groups for x in group)]
+    width = len(launch.shadowed)
+
+    def work(out: list[Any], given: list[Any]) -> None:
+        args = launch.placed(given[len(changed) :])
+        for k, x in zip(launch.written, out, strict=False):
+            args[k] = x
+        run(args, *(_by_position(launch, out[at : at + width]) for at in range(len(states), len(out), width)))
+
+    results = [shape(x.shape, x.dtype) for x in changed]
+    found = callback(work, results, [*changed, *primals], {j: j for j in range(len(changed))})
+    return [found[at : at + width] for at in range(len(states), len(found), width)]
+
+
+def _in_type(launch: Launch, found: Sequence[Any], wanted: Sequence[int], primals: Sequence[Any]) -> list[Any]:
+    """Of shadows, or tangents, those of `wanted`, in the types of their operands."""
+    return [found[launch.shadowed.index(k)].astype(primals[launch.order.index(k)].dtype) for k in wanted]
+
+
+def _tangent_results(*operands: Any, launch: Launch) -> list[Any]:
+    return [shape(*launch.layout(k)) for k in launch.results]
+
+
+def _tangent_work(*operands: Any, launch: Launch) -> list[Any]:
+    primals, dots = operands[: len(launch.order)], dict(zip(launch.dotted, operands[_held(launch) :], strict=True))
+    (found,) = _changing(launch, primals, [_begun(launch, dots)], launch.tangents)
+    return _in_type(launch, found, launch.results, primals)
+
+
+def _like(launch: Launch, operands: Sequence[Any], wanted: Sequence[int]) -> list[Any]:
+    return [shape(x.shape, x.dtype) for x in (operands[launch.order.index(k)] for k in wanted)]
+
+
+def _reverse_results(*operands: Any, launch: Launch) -> list[Any]:
+    return _like(launch, operands, launch.dotted)
+
+
+def _reverse_work(*operands: Any, launch: Launch) -> list[Any]:
+    split, signature, primals = launch.split(), launch.signature, operands[: len(launch.order)]
+    seeds = dict(zip(launch.results, map(conjugate, operands[_held(launch) :]), strict=True))
+    begun = _begun(launch, seeds)
+    needed = [k for k in launch.order if k in signature.reals or k in split.before or (k in split.reads and k not in launch.after)]
+    rest = operands[len(launch.order) : _held(launch)]
+    still = [*(primals[launch.order.index(k)] for k in needed), *rest]
 
     def work(out: list[Any], given: list[Any]) -> None:
         held = given[len(begun) :]
-        shadows: list[Any] = [None] * launches.count
-        for k, x in zip(active, out, strict=True):
-            shadows[k] = x
-        reads, before = held[: cuts[0]], held[cuts[0] : cuts[1]]
-        reals = dict(zip(signature.reals, map(float, held[cuts[2] : cuts[3]]), strict=True))
-        launches.reverse(
-            call,
-            dict(zip(split.reads, reads, strict=True)),
-            dict(zip(split.before, before, strict=True)),
-            held[cuts[1] : cuts[2]],
-            reals,
-            shadows,
-        )
+        args: list[Any] = list(launch.words)
+        for k, x in zip(needed, held, strict=False):
+            args[k] = number(x) if k in signature.reals else x
+        after, logs = held[len(needed) :][: len(launch.after)], held[len(needed) + len(launch.after) :]
+        launch.reverse(args, dict(zip(launch.after, after, strict=True)), logs, _by_position(launch, out))
 
-    found = _callback(work, [_shape(x.shape, x.dtype) for x in begun], [*begun, *still], {j: j for j in range(len(begun))})
-    types = [r.dtype for r in _reverse_abstract(*operands, launches=launches, call=call, dotted=dotted)]
-    return [_conjugate(found[active.index(k)]).astype(t) for k, t in zip(dotted, types, strict=True)]
+    found = callback(work, [shape(x.shape, x.dtype) for x in begun], [*begun, *still], {j: j for j in range(len(begun))})
+    return [conjugate(x) for x in _in_type(launch, found, launch.dotted, primals)]
 
 
-def _conjugate(x: Any) -> Any:
-    return jnp.conj(x) if jnp.iscomplexobj(x) else x
+def _reverse_jvp(operands: Sequence[Any], dots: Sequence[Any], *, launch: Launch) -> Any:
+    """The tangents of gradients: what hangs on the arguments hangs on them alone, outputs and what was written down among it."""
+    held, found = _held(launch), _reverse.bind(*operands, launch=launch)
+    seeds = [ad.instantiate_zeros(d) for d in dots[held:]]
+    moved = _moving(launch, dots)
+    if not moved:
+        return found, _reverse.bind(*operands[:held], *seeds, launch=launch)
+    own = replace(launch, active=_active(launch.signature, (*launch.dotted, *moved), launch.count), moved=moved)
+    ways = [ad.instantiate_zeros(dots[launch.order.index(k)]) for k in moved]
+    return found, _second.bind(*operands[: len(launch.order)], *operands[held:], *ways, *seeds, launch=own)
+
+
+# --- second derivatives: both are given the arguments and the seeds -----------------------------------------------------------------------
+
+
+def _second_held(launch: Launch) -> int:
+    return len(launch.order) + len(launch.results)
+
+
+def _twice(launch: Launch, operands: Sequence[Any], dots: Mapping[int, Any], grown: Mapping[int, Any]) -> tuple[list[Any], list[Any]]:
+    """Tangents of the outputs, and of the gradient: by the arguments' tangents and those of the seeds."""
+    primals, seeds = operands[: len(launch.order)], operands[len(launch.order) : _second_held(launch)]
+    shadows = dict(zip(launch.results, map(conjugate, seeds), strict=True))
+    groups = [_begun(launch, own) for own in (shadows, dots, grown)]
+    _, pushed, found = _changing(launch, primals, groups, launch.second)
+    return pushed, found
+
+
+def _second_results(*operands: Any, launch: Launch) -> list[Any]:
+    return _like(launch, operands, launch.dotted)
+
+
+def _second_work(*operands: Any, launch: Launch) -> list[Any]:
+    rest = operands[_second_held(launch) :]
+    ways = dict(zip(launch.moved, rest, strict=False))
+    grown = dict(zip(launch.results, map(conjugate, rest[len(ways) :]), strict=True))
+    _, found = _twice(launch, operands, ways, grown)
+    return [conjugate(x) for x in _in_type(launch, found, launch.dotted, operands)]
+
+
+def _back_results(*operands: Any, launch: Launch) -> list[Any]:
+    return [*_like(launch, operands, launch.moved), *_tangent_results(launch=launch)]
+
+
+def _back_work(*operands: Any, launch: Launch) -> list[Any]:
+    ways = dict(zip(launch.dotted, operands[_second_held(launch) :], strict=True))
+    pushed, found = _twice(launch, operands, ways, {})
+    of_arguments = [conjugate(x) for x in _in_type(launch, found, launch.moved, operands)]
+    return [*of_arguments, *_in_type(launch, pushed, launch.results, operands)]
 
 
 # --- what JAX knows of them -------------------------------------------------------------------------------------------------------------
 
-
-def _one_by_one(primitive: Any, operands: Sequence[Any], dims: Sequence[Any], **parameters: Any) -> Any:
-    """vmap: one after the other."""
-    many = [jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True) if d is not None]
-
-    def one(elements: Sequence[Any]) -> Any:
-        rest = iter(elements)
-        return tuple(primitive.bind(*(x if d is None else next(rest) for x, d in zip(operands, dims, strict=True)), **parameters))
-
-    found = jax.lax.map(one, tuple(many))
-    return list(found), [0] * len(found)
-
-
-@lru_cache(maxsize=512)
-def _compiled(primitive: Any, parameters: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    made: Callable[..., Any] = jax.jit(partial(primitive.bind, **dict(parameters)))
-    return made
-
-
-def _primitive(name: str, work: Callable[..., Any], abstract: Callable[..., Any]) -> Any:
-    made = Primitive(name)
-    made.multiple_results = True
-    made.def_abstract_eval(abstract)
-    made.def_impl(lambda *operands, **parameters: _compiled(made, tuple(sorted(parameters.items())))(*operands))
-    mlir.register_lowering(made, mlir.lower_fun(work, multiple_results=True))
-    batching.primitive_batchers[made] = partial(_one_by_one, made)
-    return made
-
-
-_launch = _primitive("gpuad_launch", _launch_work, _launch_abstract)
-_tangent = _primitive("gpuad_tangent", _tangent_work, _tangent_abstract)
-_reverse = _primitive("gpuad_reverse", _reverse_work, _reverse_abstract)
+_launch = primitive("gpuad_launch", _launch_work, _launch_results)
+_tangent = primitive("gpuad_tangent", _tangent_work, _tangent_results)
+_reverse = primitive("gpuad_reverse", _reverse_work, _reverse_results)
+_second = primitive("gpuad_second", _second_work, _second_results)
+_back = primitive("gpuad_back", _back_work, _back_results)
 ad.primitive_jvps[_launch] = _launch_jvp
-ad.primitive_transposes[_tangent] = _tangent_transpose
+ad.primitive_jvps[_reverse] = _reverse_jvp
+transposable(_tangent, _held, lambda seeds, held, launch: _reverse.bind(*held, *seeds, launch=launch))
+transposable(_reverse, _held, lambda dots, held, launch: _tangent.bind(*held, *dots, launch=launch))
+transposable(_second, _second_held, lambda ways, held, launch: _back.bind(*held, *ways, launch=launch))
+
+
+for _operation, _first in ((_tangent, _held), (_second, _second_held), (_back, _second_held)):
+    differentiated_once(
+        _operation, _first,
+        lambda launch: UnsupportedError(
+            f"`{launch.signature.name}` is differentiated twice at most, the second time a reverse pass: jax.hessian, jax.jvp of jax.grad"
+        ),
+    )  # fmt: skip

@@ -7,7 +7,7 @@ again, and what was overwritten and needed saved before. Assumed: `Recording` ju
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,13 @@ from ..errors import TapeError
 from ..pipeline import executor_of
 from ..runtime.actions import ByPython
 from ..runtime.allocation import asked
+from . import rule_calls
 from .memory_log import Kind, MemoryLog
 from .operations import Effects, Foreign, Operation, Renewed, Use
-from .region import of_array
+from .region import Region, of_array
 from .relaunch import rule_again
 from .rerun import Rerun, of_uses
+from .rule_declaration import Declared
 from .ruled import Ruled
 from .store import Store
 from .temporaries import Made, Temporary, inner
@@ -38,6 +40,10 @@ class OperationRecording(Repeating):
 
     memory: MemoryLog
     store: Store
+
+    def rule(self, rule: Declared, arguments: Mapping[str, Any], regions: Mapping[str, Region]) -> None:
+        """Records a call of a rule and makes it."""
+        rule_calls.record(rule, arguments, self, regions)
 
     def record(self, operation: Ruled, run: Callable[[], None], library: str, step: Step) -> None:
         """Records an operation that is no kernel launch, and makes it."""

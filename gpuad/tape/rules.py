@@ -39,7 +39,7 @@ from ..arguments.annotations import Active, Duplicated, namespace
 from ..arguments.recorder import current
 from ..errors import TapeError
 from .region import Region
-from .rule_calls import is_array, plain, record
+from .rule_calls import is_array, plain
 from .rule_declaration import ROOM, Declared, Effect
 
 
@@ -77,9 +77,9 @@ class Rule(Declared):
     def __call__(self, *args: Any, **keywords: Any) -> None:
         given = self.signature.bind(*args, **keywords)
         given.apply_defaults()
-        tape: Any = current.get()
+        tape = current.get()
         if tape is not None:
-            record(self, given.arguments, tape, {})
+            tape.rule(self, given.arguments, {})
             return
         if any(isinstance(x, Duplicated | Active) for x in given.arguments.values()):
             raise TapeError(f"{self.name} on a Duplicated outside of a tape is not recorded: enter one (`with tape:`), or pass `.primal`")
@@ -90,11 +90,11 @@ class Rule(Declared):
 
     def within(self, regions: Mapping[str, Region], *args: Any) -> None:
         """As a call, where it is known that less of some arrays is touched: bytes of their allocations."""
-        tape: Any = current.get()
+        tape = current.get()
         if tape is None:
             self(*args)
         else:
-            record(self, self.signature.bind(*args).arguments, tape, regions)
+            tape.rule(self, self.signature.bind(*args).arguments, regions)
 
 
 def _new_room(like: Any, shape: Any, dtype: Any) -> Any:

@@ -16,7 +16,6 @@ import torch
 
 from .. import pipeline
 from ..api import hvp, outside_of_tapes, push_forward
-from ..arguments.annotations import Active, Const, Duplicated
 from ..errors import LaunchError
 from ..interop import Direct, Signature, Split, direct, packer, split_launch
 from ..ir.types import Scalar
@@ -117,27 +116,16 @@ class Bridge:
     def _run(self, made: Made, current: Sequence[Any], logs: Sequence[Any]) -> None:
         tensors = [current[k] for k in self.signature.pointers]
         with on_stream_of(tensors):
-            arrays = [shared(x) if isinstance(x, torch.Tensor) else x for x in self._separate(current)]
+            arrays = self._arrays(current)
             if made.split is None:
                 self.signature.kernel(made.grid, made.block, arrays, shared_mem=made.shared_mem)
             else:
                 with self.signature.kernel.room():
                     made.split.forward(arrays, [shared(log) for log in logs])
 
-    def _separate(self, current: Sequence[Any]) -> list[Any]:
-        """The tensors, those that lie on others as copies: a kernel only reads such (what it overwrites is a clone, or was checked)."""
-        found = list(current)
-        places: list[tuple[int, int]] = []
-        for k in sorted(self.signature.pointers, key=lambda k: k not in self.signature.written):
-            x = current[k]
-            if x is None:
-                continue
-            place = placed(x)
-            if any(place[0] < high and low < place[1] for low, high in places):
-                found[k] = copied(x)
-                place = placed(found[k])
-            places.append(place)
-        return found
+    def _arrays(self, current: Sequence[Any]) -> list[Any]:
+        """Arrays on the tensors' memory, those that lie on others as copies (what is overwritten is a clone, or was checked)."""
+        return self.signature.separated([shared(x) if isinstance(x, torch.Tensor) else x for x in current])
 
     def _key(self, given: Sequence[Any], wanted: Sequence[bool]) -> Hashable:
         found: list[Any] = [wanted, pipeline.asked_here()]
@@ -183,7 +171,7 @@ class Bridge:
         split = packed = None
         loose = False
         with on_stream_of([tensors[k] for k in signature.pointers]):
-            arrays = [shared(x) if isinstance(x, torch.Tensor) else x for x in self._separate(tensors)]
+            arrays = self._arrays(tensors)
             chosen = signature.kernel.suited(arrays, memory)
             loose = bool(chosen.bind(grid, block, arrays, memory, None).loose)
             if any(wanted):
@@ -302,7 +290,7 @@ class Bridge:
         state, near = self._state(made, given), next(iter(dots.values()))
         pushed = [None if not on else self._shadow(made, k, self._tangent_type(made, k), dots.get(k), near) for k, on in enumerate(active)]
         with on_stream_of([near]):
-            push_forward(signature.kernel, made.grid, made.block, self._pairs(state, pushed), made.shared_mem)
+            push_forward(signature.kernel, made.grid, made.block, signature.pairs(self._arrays(state), _shared(pushed)), made.shared_mem)
         return pushed
 
     def second(
@@ -320,11 +308,11 @@ class Bridge:
         dots = [None if t is None else self._shadow(made, k, t, ways.get(k), near) for k, t in enumerate(types)]
         grown = [None if t is None else self._shadow(made, k, t, None, near) for k, t in enumerate(types)]
         with on_stream_of([near]):
-            directions: list[Any] = [None] * self.count
-            for k, (d, g) in enumerate(zip(dots, grown, strict=True)):
-                if d is not None:
-                    directions[k] = Active(d.item(), shared(g)) if k in signature.reals else Duplicated(shared(d), shared(g))
-            hvp(signature.kernel, made.grid, made.block, self._pairs(state, duals), tuple(directions), shared_mem=made.shared_mem)
+            pairs = signature.pairs(self._arrays(state), _shared(duals))
+            hvp(
+                signature.kernel, made.grid, made.block, pairs, signature.directions(_shared(dots), _shared(grown)),
+                shared_mem=made.shared_mem,
+            )  # fmt: skip
         return grown, dots
 
     def _tangent_type(self, made: Made, k: int) -> Any:
@@ -335,7 +323,7 @@ class Bridge:
 
     def _state(self, made: Made, given: Sequence[Any]) -> list[Any]:
         """The state before the launch, in tensors of its own where the kernel overwrites."""
-        found = self._separate(given)
+        found = list(given)
         for k in self._overwritten:
             found[k] = None if given[k] is None else copied(given[k])
         for k in self.signature.fresh:
@@ -343,15 +331,9 @@ class Bridge:
             found[k] = torch.zeros(shape, dtype=dtype, device=self._device(given))
         return found
 
-    def _pairs(self, state: Sequence[Any], shadows: Sequence[Any]) -> tuple[Any, ...]:
-        made: list[Any] = []
-        for k, (x, s) in enumerate(zip(state, shadows, strict=True)):
-            array = shared(x) if isinstance(x, torch.Tensor) else x
-            if s is None:
-                made.append(Const(array) if isinstance(x, torch.Tensor) else array)
-            else:
-                made.append(Active(array, shared(s)) if k in self.signature.reals else Duplicated(array, shared(s)))
-        return tuple(made)
+
+def _shared(tensors: Sequence[Any]) -> list[Any]:
+    return [None if x is None else shared(x) for x in tensors]
 
 
 def _as_laid(x: Any, layout: Any) -> Any:

@@ -16,7 +16,7 @@ import torch
 
 from ..arguments.annotations import Duplicated
 from ..errors import GpuadError, LaunchError, TapeError
-from ..tape.tape import Tape
+from ..interop import Session
 from .arrays import on_stream_of, shared
 
 
@@ -72,20 +72,19 @@ class Program:
 
 
 class _Session:
-    """A tape, and the arrays on which it works. As a context: free for another call afterwards."""
+    """A tape, and the tensors on whose memory it works. As a context: free for another call afterwards."""
 
     def __init__(self, owner: Program, args: Sequence[Any], waiting: list[_Session]) -> None:
-        self.tape, self.waiting = Tape(budget=owner.budget), waiting
-        self.homes: list[Any] = [None] * len(args)
-        self.given: list[Any] = [None] * len(args)
+        self.waiting = waiting
+        self.homes = [torch.empty(x.shape, dtype=x.dtype, device=x.device) if isinstance(x, torch.Tensor) else None for x in args]
+        given: list[Any] = [None] * len(args)
         with on_stream_of(_tensors(args)):
-            for j, x in enumerate(args):
-                if isinstance(x, torch.Tensor):
-                    self.homes[j] = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-                    array = shared(self.homes[j])
-                    free = (x.is_floating_point() or x.is_complex()) and owner.names[min(j, len(owner.names) - 1)] not in owner.constant
-                    self.given[j] = Duplicated(array) if free else array
-        self.outputs: tuple[Duplicated, ...] = ()
+            for j, home in enumerate(self.homes):
+                if home is not None:
+                    free = home.is_floating_point() or home.is_complex()
+                    pair = free and owner.names[min(j, len(owner.names) - 1)] not in owner.constant
+                    given[j] = Duplicated(shared(home)) if pair else shared(home)
+        self.own = Session(given, owner.budget)
 
     def __enter__(self) -> _Session:
         return self
@@ -104,37 +103,13 @@ class _Session:
             if home is not None:
                 home.copy_(x)
         with on_stream_of(tensors):
-            with self.tape:
-                found = fn(*(x if g is None else g for g, x in zip(self.given, args, strict=True)))
-            self.outputs = found if isinstance(found, tuple) else (found,)
-            for pair in self.outputs:
-                if not isinstance(pair, Duplicated):
-                    raise LaunchError(
-                        f"`{fn.__name__}` returned {type(pair).__name__}; a program returns its outputs as the pairs that it works on"
-                    )
-            return tuple(_copy(pair.primal, tensors[0]) for pair in self.outputs)
+            return tuple(_copy(pair.primal, tensors[0]) for pair in self.own.record(fn, args))
 
     def reverse(self, seeds: Sequence[Any], near: Any) -> list[Any]:
         """Gradients of what was passed, by position; None for what has none."""
         with on_stream_of([near]):
-            for pair in self.given:
-                if isinstance(pair, Duplicated) and pair.has_shadow:
-                    pair.shadow.fill(0)
-            self.tape.reverse(self._merged(seeds), allow_unused=True)
-            return [_copy(pair.shadow, near) if isinstance(pair, Duplicated) else None for pair in self.given]
-
-    def _merged(self, seeds: Sequence[Any]) -> dict[Duplicated, Any]:
-        """A seed for each pair: of one that is returned several times their sum."""
-        found: dict[Duplicated, Any] = {}
-        for pair, seed in zip(self.outputs, seeds, strict=True):
-            if seed is not None:
-                whole = seed.contiguous() if pair not in found else found[pair] + seed
-                found[pair] = whole
-        return {pair: shared(_seed(seed)) for pair, seed in found.items()}
-
-
-def _seed(seed: Any) -> Any:
-    return seed.float() if seed.dtype in (torch.float16, torch.bfloat16) else seed
+            self.own.reverse([None if s is None else shared(s.contiguous()) for s in seeds])
+            return [_copy(pair.shadow, near) if isinstance(pair, Duplicated) else None for pair in self.own.given]
 
 
 def _tensors(args: Sequence[Any]) -> list[Any]:

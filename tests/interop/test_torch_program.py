@@ -99,7 +99,7 @@ def test_memory_between_is_what_the_tape_says() -> None:
     fresh = gpuad.torch.program(wave.fn)
     out = fresh(*inputs())
     session = out[0].grad_fn.lease.session
-    assert session.tape.stats.saved_bytes == (STEPS - 1) * (N - 2) * 8, "each state but the last is overwritten and was read"
+    assert session.own.tape.stats.saved_bytes == (STEPS - 1) * (N - 2) * 8, "each state but the last is overwritten and was read"
     assert out[0].grad_fn.saved_tensors == ()
 
 
