@@ -247,7 +247,8 @@ class AccessInversion:
             vector[lap], rest = whole, {}
         for axis in sorted(range(3), key=lambda a: _order(slopes[a]), reverse=True):
             if slopes[axis]:
-                quotient, rest = self.divided(rest, slopes[axis], last=axis == _last(slopes))
+                others = [slopes[a] for a in range(3) if a != axis and slopes[a]]
+                quotient, rest = self.divided(rest, slopes[axis], others if axis == _last(slopes) else None)
                 vector[axis] = plus(vector[axis], quotient)
         if not self.edges.is_uniform(rest):
             return None
@@ -270,15 +271,19 @@ class AccessInversion:
                 return v
         return None
 
-    def divided(self, p: Polynomial, by: Polynomial, *, last: bool) -> tuple[Polynomial, Polynomial]:
-        """Quotient and rest; `last`: nothing else will divide the rest."""
-        lead = max(by, key=lambda m: (len(m), repr(m)))
+    def divided(self, p: Polynomial, by: Polynomial, others: Sequence[Polynomial] | None) -> tuple[Polynomial, Polynomial]:
+        """Quotient and rest; `others`: the factors that have divided before, if nothing else will divide the rest. What a greater factor
+        than the last divides is no shift along the last axis: `h * w` of a second channel beside `w * y + x`."""
+        lead = _lead(by)
+        last, greater = others is not None, [_lead(o) for o in others or () if len(_lead(o)) > len(lead)]
         quotient: Polynomial = {}
         for _ in range(8):
             step: Polynomial = {}
             for monomial, coefficient in p.items():
                 left = _without(monomial, lead)
                 if left is None or (not last and any(a in self.scalars or not isinstance(a, ir.Var) for a in left)):
+                    continue
+                if any(_without(monomial, g) is not None for g in greater):
                     continue
                 whole, rest = divmod(coefficient, by[lead])
                 if not last and abs(2 * rest) > abs(by[lead]):
@@ -408,6 +413,11 @@ def _order(p: Polynomial) -> tuple[int, int]:
     """Products of more parameters are taken to be greater, and greater numbers."""
     lead = max(p, key=len, default=())
     return len(lead), abs(p.get(lead, 0)) if p else -1
+
+
+def _lead(p: Polynomial) -> tuple[ir.Expr, ...]:
+    """The monomial that is taken to be greatest."""
+    return max(p, key=lambda m: (len(m), repr(m)))
 
 
 def _without(monomial: tuple[ir.Expr, ...], part: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...] | None:

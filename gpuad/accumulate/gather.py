@@ -37,6 +37,7 @@ from ..ir.rewrite import (
 from ..ir.types import BOOL, I32, Scalar
 from ..optimize.common_subexpressions import accumulate_directly, eliminate_common_subexpressions, flattened, folded, merge_control_flow
 from ..optimize.dead_code import eliminate_dead_code
+from ..optimize.delinearisation import delinearise
 from ..optimize.factoring import factor_linear_values
 from ..optimize.piecewise_affine import cancelled, written
 from ..optimize.privatisation import inline_constant_tables, making
@@ -121,10 +122,17 @@ class Gather:
 
 
 def gather(
-    body: ir.Block, shadows: Mapping[ir.Buffer, int], params: Collection[ir.Var | ir.Buffer], names: Names, threads: Three | None = None
+    body: ir.Block,
+    shadows: Mapping[ir.Buffer, int],
+    params: Collection[ir.Var | ir.Buffer],
+    names: Names,
+    threads: Three | None = None,
+    *,
+    by_digits: bool = False,
 ) -> Gather | None:
     """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
-    it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`). `threads`: what `body` calls the number of threads."""
+    it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`). `threads`: what `body` calls the number of threads.
+    `by_digits`: a thread is known by the digits of its index, and where it takes none apart there is nothing to gather."""
     tables, body = inline_constant_tables(_without_sums(body))
     if not is_movable(body):
         return None
@@ -134,6 +142,12 @@ def gather(
     written, geometry = canonicalise_thread_indices(body, indices, numbers)
     scalars = frozenset(p for p in params if isinstance(p, ir.Var))
     written, indices, iterations = distribute_cyclically(written, indices, numbers, scalars, names)
+    geometry = replace(geometry, iterations=iterations)
+    if by_digits:
+        taken = delinearise(written, indices, scalars, names)
+        if taken is None:
+            return None
+        written, geometry = taken[0], replace(geometry, digits=taken[1])
     named = _chosen(written)
     x, y, z = (names.var(_name_of(named, v), I32) for v in indices.values())
     sender = x, y, z
@@ -153,7 +167,7 @@ def gather(
         body=whole,
         sender=sender,
         scalars=finder.scalars,
-        geometry=replace(geometry, iterations=iterations),
+        geometry=geometry,
         loops=loops,
         slices=slices,
         targets=tuple(t for shadow in found.values() for t in shadow.targets),

@@ -60,9 +60,10 @@ class Gathering:
 
 @dataclass(frozen=True)
 class Declined:
-    """Shadows that had better not be gathered."""
+    """Shadows that had better not be gathered; `is_costly`: since few threads would collect, each from many."""
 
     buffers: frozenset[Buffer]
+    is_costly: bool = False
 
 
 def gather_launch(gathered: Gather, launch: Launch, elements: int) -> Gathering | Declined:
@@ -80,7 +81,7 @@ class _Launching:
         self.elements_there = elements
         self.granted = gathered.geometry.holds(launch.grid, launch.block)
         grid = gathered.geometry.grid(launch.grid, launch.block, partial(_number, launch))
-        self.threads = tuple(g * n for g, n in zip(grid, launch.block, strict=True))
+        self.threads = gathered.geometry.threads(launch.grid, launch.block, partial(_number, launch))
         numbers = {**launch.scalars, **dict(zip(gathered.threads, self.threads, strict=True))}
         self.launch = replace(launch, grid=grid, scalars=numbers)
         self._reached: dict[Hashable, list[_Reached]] = {}
@@ -100,7 +101,7 @@ class _Launching:
             return Declined(self.gathered.buffers)
         lazy = self.lazy()
         if lazy:
-            return Declined(lazy)
+            return Declined(lazy, is_costly=True)
         own = tuple((a, a + g * n - 1) for a, g, n in zip(first, grid, self.launch.block, strict=True))
         asked = tuple(self.asked(piece, own) for piece in self.gathered.slices)
         sides = Sides((first[0] < 0, first[1] < 0, first[2] < 0), asked)
@@ -144,7 +145,7 @@ class _Launching:
         written = {
             s.buffer
             for loop in walk_stmts(self.gathered.body)
-            if isinstance(loop, For | While)
+            if isinstance(loop, While) or (isinstance(loop, For) and loop.var not in self.gathered.geometry.loops)
             for s in walk_stmts(loop.body)
             if isinstance(s, Store | Take | Accumulate | Atomic)
         }

@@ -31,6 +31,7 @@ from ..ir import nodes as ir
 from ..ir.rewrite import Names, assigned_vars, bound, expressions, map_blocks, map_stmt_exprs, rebuild, spelled, substitute, walk_stmts
 from ..ir.types import BOOL, I32, I64, U32, Scalar
 from .dead_code import eliminate_dead_code
+from .delinearisation import MixedRadix
 from .piecewise_affine import written
 
 AXES = "xyz"
@@ -41,17 +42,32 @@ Three: TypeAlias = "tuple[int, int, int]"
 class Geometry:
     """What is taken for granted of a launch: `widths`, the block's size along some axes; `alone`, the axes along which there is one block;
     `rows`, axes whose blocks are taken to stand along another one; `iterations`, axes along which each of so many iterations is taken to
-    have a thread."""
+    have a thread; `digits`, axes along which a thread's index is taken apart, which takes the other axes in it to have one thread."""
 
     widths: Mapping[str, int] = field(default_factory=dict)
     alone: frozenset[str] = frozenset()
     rows: tuple[tuple[str, str], ...] = ()
     iterations: Mapping[str, Iterations] = field(default_factory=dict)
+    digits: Mapping[str, MixedRadix] = field(default_factory=dict)
 
     def holds(self, grid: Three, block: Three) -> bool:
         """Whether a launch is like that."""
         widths = all(block[AXES.index(axis)] == n for axis, n in self.widths.items())
-        return widths and all(grid[AXES.index(axis)] == 1 for axis in self.alone)
+        taken = {other for axis, mixed in self.digits.items() for other, _ in mixed.axes if other != axis}
+        free = all(grid[AXES.index(axis)] == block[AXES.index(axis)] == 1 for axis in taken)
+        return widths and free and all(grid[AXES.index(axis)] == 1 for axis in self.alone)
+
+    @property
+    def loops(self) -> frozenset[ir.Var]:
+        """The digits that are loops around all that a thread does."""
+        return frozenset(var for mixed in self.digits.values() for var, _ in mixed.loops)
+
+    def threads(self, grid: Three, block: Three, number: Callable[[ir.Expr], int]) -> Three:
+        """How many threads there are taken to be along each axis; `number`: what an expression over parameters comes to."""
+        found = {axis: g * n for axis, g, n in zip(AXES, self.grid(grid, block, number), block, strict=True)}
+        for axis, mixed in self.digits.items():
+            found |= mixed.threads(found[axis], number)
+        return found["x"], found["y"], found["z"]
 
     def grid(self, grid: Three, block: Three, number: Callable[[ir.Expr], int]) -> Three:
         """The grid with blocks where they are taken to stand, and as many as are taken to be; `number`: what an expression over parameters

@@ -7,7 +7,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -117,16 +117,25 @@ class Adjoint(Inspected):
         body = self.layout.in_rows(waits(self.variant(chosen).body)) if in_rows else self.layout.body
         return self._reduced(unwrap_single_iterations(marked(body, chosen.plain)), chosen)
 
-    def gather(self, shadows: Mapping[Buffer, int], *, keeping: bool = False) -> Gather | None:
+    def gather(self, shadows: Mapping[Buffer, int], *, keeping: bool = False, by_digits: bool = False) -> Gather | None:
         """What of the accumulations into the shadows can be gathered, as far as the text says; of each, which of several ways to do so.
-        `keeping`: where threads may keep what their loops come to (`materialise`)."""
-        key = frozenset(shadows.items()), keeping
+        `keeping`: where threads may keep what their loops come to (`materialise`); `by_digits`: where a thread takes its index apart."""
+        key = frozenset(shadows.items()), keeping, by_digits
         if key not in self._gathers:
             ordered = {b: shadows[b] for b in self.undecided if b in shadows}
-            find = self._gathered_with_partials if keeping else self._gathered
+            find = self._gathered_by_digits if by_digits else self._gathered_with_partials if keeping else self._gathered
             self._gathers[key] = find(ordered) if self.is_divisible else None
         found: Gather | None = self._gathers[key]
         return found
+
+    def gatherable(self, shadows: Collection[Buffer], *, by_digits: bool) -> frozenset[Buffer]:
+        """Those of the shadows that can be gathered."""
+        found = self.gather(dict.fromkeys(shadows, 0), by_digits=by_digits) if shadows else None
+        return found.buffers if found is not None else frozenset()
+
+    def _gathered_by_digits(self, shadows: Mapping[Buffer, int]) -> Gather | None:
+        """What can be gathered by threads that are known by the digits of their index."""
+        return gather(self.layout.body, shadows, self.params, self._names(), by_digits=True)
 
     def _gathered_with_partials(self, shadows: Mapping[Buffer, int]) -> Gather | None:
         """What can be gathered if threads keep what their loops come to, where that is more than without."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,7 +12,7 @@ import numpy as np
 from ..accumulate.block_reduce import BlockSums
 from ..accumulate.fixed_point import fixed_point
 from ..accumulate.gather import Gather
-from ..accumulate.gather_launch import Box, Elements, Gathering, gather_launch
+from ..accumulate.gather_launch import Box, Declined, Elements, Gathering, gather_launch
 from ..accumulate.materialise import Materialisation
 from ..ad.stack_layout import GROUP
 from ..affine.certificate import Zeros
@@ -61,8 +61,8 @@ def _plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     meeting = conflicting(adjoint, call)
     apart = {b for b in adjoint.undecided if b not in meeting} | (one_by_one(adjoint, call) & frozenset(adjoint.undecided))
     open_ = [b for b in adjoint.undecided if b not in apart]
-    gathered = adjoint.gather(dict.fromkeys(open_, 0)) if open_ else None
-    asked = (b for b in open_ if gathered is None or b not in gathered.buffers or may_be_injective(adjoint, call, b))
+    gathered = {b for by_digits in (False, True) for b in adjoint.gatherable(open_, by_digits=by_digits)}
+    asked = (b for b in open_ if b not in gathered or may_be_injective(adjoint, call, b))
     apart |= {b for b in asked if counted_injective(adjoint, call, b)}
     alone = certified(adjoint, call, Variant(frozenset(apart)), [Stage(adjoint.variant(Variant(frozenset(apart))), adjoint.parameters)])
     if isinstance(alone, tuple):
@@ -80,24 +80,35 @@ def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
 
 
 def _inspected(adjoint: Adjoint, call: Call) -> Gathering | None:
-    found = [made for keeping in (False, True) if (made := _inspected_for(adjoint, call, keeping)) is not None]
+    if not plain_allowed():
+        return None
+    plain, found = plain_shadows(adjoint, call), []
+    open_ = {b for b in adjoint.undecided if b not in plain}
+    for way in ({"by_digits": True}, {}, {"keeping": True}):
+        made, costly = _inspected_for(adjoint, call, open_, **way)
+        found += [made] if made is not None else []
+        open_ -= costly if "by_digits" in way else _NO_SHADOWS  # who is known by digits is known in no other way
     return max(found, key=lambda made: len(made.buffers), default=None)
 
 
-def _inspected_for(adjoint: Adjoint, call: Call, keeping: bool) -> Gathering | None:
-    """What may be gathered; `keeping`: threads keep for those that gather what their loops come to."""
-    plain, numbers = plain_shadows(adjoint, call), call.numbers(adjoint.primal)
-    ranks = {b: 0 for b in adjoint.undecided if b not in plain} if plain_allowed() else {}
+def _inspected_for(
+    adjoint: Adjoint, call: Call, shadows: Collection[Buffer], keeping: bool = False, by_digits: bool = False
+) -> tuple[Gathering | None, frozenset[Buffer]]:
+    """What of the shadows may be gathered, and what would be at too great a cost; `keeping`: threads keep for those that gather what their
+    loops come to; `by_digits`: a thread is known by the digits of its index."""
+    numbers, costly = call.numbers(adjoint.primal), _NO_SHADOWS
+    ranks = {b: 0 for b in adjoint.undecided if b in shadows}
     while ranks:
-        gathered = adjoint.gather(ranks, keeping=keeping)
+        gathered = adjoint.gather(ranks, keeping=keeping, by_digits=by_digits)
         if gathered is None or (keeping and not _may_keep(adjoint, call, gathered)):
-            return None
+            break
         verdict = gather_launch(gathered, numbers, _elements(adjoint, call, gathered.buffers))
         failed = _refused(adjoint, call, verdict) if isinstance(verdict, Gathering) else verdict.buffers
         if isinstance(verdict, Gathering) and not failed:
-            return verdict
+            return verdict, costly
+        costly |= failed if isinstance(verdict, Declined) and verdict.is_costly else _NO_SHADOWS
         ranks = {b: rank + (b in failed) for b, rank in ranks.items() if b in gathered.buffers}
-    return None
+    return None, costly
 
 
 def _refused(adjoint: Adjoint, call: Call, found: Gathering) -> frozenset[Buffer]:

@@ -11,8 +11,9 @@ from gather_tools import agree, atomics, is_gathered, reverse
 from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
-from gpuad import Duplicated
+from gpuad import Duplicated, pipeline
 from gpuad.analysis.injectivity import Launch, seem_to_conflict
+from gpuad.api import pattern_of
 from gpuad.pipeline import inspectors
 
 PULL = """extern "C" __global__ void k(const double* f, double* g, const int* solid, double omega, int nx, int ny) {
@@ -58,12 +59,31 @@ def test_its_gradient_is_that_with_atomics(text: str, nx: int, ny: int) -> None:
     agree(text, (-(-nx // 8), -(-ny // 2)), BLOCK, lambda: arguments(nx, ny))
 
 
+def test_fields_are_collected_side_by_side() -> None:
+    """Where walls send back what came, two threads may read one element. A thread collects for its cell in each of the fields."""
+    for kernels in (
+        reverse(compiled(BOUNCE, "k"), GRID, BLOCK, arguments()),
+        reverse(compiled(BOUNCE, "k"), (25, 75), BLOCK, arguments(200, 150)),
+    ):
+        assert is_gathered(kernels) and atomics(kernels) == 0
+
+
 def test_a_gather_of_mostly_idle_threads_is_left_to_atomics() -> None:
-    """Where walls send back what came, two threads may read one element. A gather could, with a grid of all fields times all rows."""
-    small, large = arguments(), arguments(200, 150)
+    """Of an index in which the least digit is one of three channels, which is along x, where a block has 128 threads."""
+    text = """extern "C" __global__ void k(const double* u, double* v, int n, int columns) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x, c = i % 3, p = i / 3;
+        if (i < n) v[i] = u[i] * (p % columns > 0 ? u[i - 3] : 1.0) + c;
+    }"""
+
+    def make(n: int) -> tuple[Any, ...]:
+        return *(Duplicated(np.ones(n), np.ones(n)) for _ in range(2)), n, 7
+
     with running("reference"):
-        assert not is_gathered(reverse(compiled(BOUNCE, "k"), (25, 75), BLOCK, large))
-        assert is_gathered(reverse(compiled(BOUNCE, "k"), GRID, BLOCK, small))  # where it costs nothing
+        kernel = compiled(text, "k")
+        for n, most in ((3 * 70, 1 << 16), (3 * 70_000, 16 * 3 * 70_000)):
+            call = kernel.bind(-(-n // 128), 128, make(n), 0, None)
+            found = pipeline.schedule.gathering(kernel.reverse_for(pattern_of(kernel, call), call), call)
+            assert found is not None and np.prod(found.grid) * 128 <= most
 
 
 ROLL = """extern "C" __global__ void k(const double* u, double* v, int n, int m) {

@@ -27,7 +27,7 @@ BODIES = {
     "behind data": ("if (i < n && x[i] > 0) y[i] = w[0] * x[i];", 1, 0),
     "of the block": ("if (i < n) y[i] = w[blockIdx.x] * x[i];", 0, 1),
     "of the iteration, gathered": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) s += w[k] * x[i]; y[i] = s; }", 0, 0),
-    "of the thread, in a loop": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) s += w[i % 3] * x[i] * k; y[i] = s; }", 0, 1),
+    "of the thread, in a loop": ("if (i < n) { double s = 0; for (int k = 0; k < m; k++) s += w[i * i % 3] * x[i] * k; y[i] = s; }", 0, 1),
     "both": ("if (i < n) y[i] = w[0] * x[i] + w[i % 3];", 1, 1),
 }
 
