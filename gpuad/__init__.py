@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .deferred_import import register
 
 if TYPE_CHECKING:
-    from . import ops, testing
+    from . import distributed, ops, testing
     from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
     from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
     from .elementwise import ElementwiseKernel, ReductionKernel
@@ -44,6 +44,7 @@ __all__ = [
     "autodiff",
     "autodiff_thunk",
     "deterministic",
+    "distributed",
     "hvp",
     "jit",
     "kernel",
@@ -71,7 +72,7 @@ register("gpuad.ops", "gpuad.elementwise", "gpuad.jit_kernels")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("ops", "testing"):
+    if name in ("distributed", "ops", "testing"):
         return import_module(f".{name}", __name__)
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

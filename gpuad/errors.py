@@ -64,3 +64,12 @@ class BudgetError(TapeError):
     def __init__(self, message: str, smallest: int | None = None) -> None:
         self.smallest = smallest
         super().__init__(message)
+
+
+class DistributedError(TapeError):
+    """A call on a communicator that not all of its ranks make, or not alike, or in which one of them is missing or has stopped: the message
+    says which rank and why. `shared`: all ranks raise it at once, and the communicator may be used again."""
+
+    def __init__(self, message: str, *, shared: bool = False) -> None:
+        self.shared = shared
+        super().__init__(message)

@@ -137,6 +137,8 @@ class _Store:
     # --- rules -----------------------------------------------------------------------------------------------------------------------
 
     def _rule(self, operation: Ruled) -> None:
+        if operation.rule.joint:
+            raise TapeError(f"operation {operation.name} ({operation.where}) cannot be stored: it communicates with other processes")
         self.plan.rooms = []
         moved = {n: self._view(s) for n in operation.effect.overwrites if (s := operation.shadow_of(n)) is not None}
         reverse = operation.rule.reverse if operation.flows else None

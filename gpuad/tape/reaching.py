@@ -109,7 +109,7 @@ class _Backward:
         self.read[where] = read - use.region
 
     def _inputs(self, operation: Operation) -> tuple[list[Use], bool]:
-        """What an operation reads that has a shadow, and whether a number with one is among it."""
+        """What an operation reads that has a shadow, and whether a number with one, or what another process has, is among it."""
         if isinstance(operation, Launched):
             arguments = operation.call.bound.arguments
             if operation.adjoint is None:
@@ -118,7 +118,8 @@ class _Backward:
             return uses, any(a.memory is None and a.shadows for a in arguments)
         if isinstance(operation, Ruled):
             read = (operation.operands[n] for n in operation.effect.reads if n in operation.operands)
-            return [o.use for o in read if o.shadow is not None], any(n in operation.actives for n in operation.effect.reads)
+            given = any(n in operation.actives for n in operation.effect.reads)
+            return [o.use for o in read if o.shadow is not None], given or operation.rule.joint  # others have what it came from
         return [], False
 
     def _from_before(self, a: Allocation, region: Region) -> Region:

@@ -16,7 +16,7 @@ from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, 
 from ..arguments.deferred_clearing import deferred_at
 from ..arguments.layouts import layout, repeats
 from ..errors import GpuadError, LaunchError, ShadowError
-from ..ir.dtypes import is_real
+from ..ir.dtypes import is_real, shadow_dtype
 from ..runtime.array_locks import writeable
 from ..runtime.base import Memory
 from .declarations import compare, is_constant, mapped, marks, parameter_of, read_only, run
@@ -264,7 +264,7 @@ def _operand(rule: Declared, effect: Effect, name: str, x: Any, tape: Any, known
 
 def _check_operand(rule: Declared, name: str, array: Any, shadow: Any) -> None:
     """Whether an array can be what it is in the rule, with that shadow."""
-    if shadow is not None and _layout(shadow) != _layout(array):
+    if shadow is not None and _layout(shadow) != _layout(array, halves=rule.joint):
         raise ShadowError(
             f"`{name}` of {rule.name} and its shadow are not laid out alike; make the shadow with zeros_like(x), or slice the pair"
         )
@@ -278,9 +278,12 @@ def _check_operand(rule: Declared, name: str, array: Any, shadow: Any) -> None:
         )
 
 
-def _layout(array: Any) -> Any:
-    steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1] if array.size else []
-    return tuple(array.shape), array.dtype, steps
+def _layout(array: Any, *, halves: bool = False) -> Any:
+    """How an array is laid out; of halves, if they are taken, how their shadow is."""
+    dtype = shadow_dtype(array.dtype) if halves else array.dtype
+    size = array.dtype.itemsize
+    steps = [s // size * dtype.itemsize for s, n in zip(array.strides, array.shape, strict=True) if n > 1] if array.size else []
+    return tuple(array.shape), dtype, steps
 
 
 def with_new_shadows(operation: Ruled, tape: Any) -> Ruled:

@@ -38,7 +38,10 @@ class Effect:
 
 
 class Declared:
-    """A function with its effects and its reverse. `rooms`: the bytes of intermediates that a recorded call (`ruled.Ruled`) takes."""
+    """A function with its effects and its reverse. `rooms`: the bytes of intermediates that a recorded call (`ruled.Ruled`) takes. `joint`:
+    whether it meets other processes, so that its reverse runs whatever this one knows of it, and takes halves (whose shadows are wider)."""
+
+    joint = False
 
     def __init__(self, function: Callable[..., Any], effect: Effect, reverse: Callable[..., None] | None, pure: bool = False) -> None:
         self.function, self.effect = function, effect

@@ -92,6 +92,8 @@ class Ruled:
     @property
     def flows(self) -> bool:
         """Whether the reverse has anything to do."""
+        if self.rule.joint:
+            return True
         written = [n for n in self.effect.writes if n in self.operands and self.operands[n].shadow is not None]
         return bool(written and self.varied) or any(n in written for n in self.effect.sets)
 

@@ -39,6 +39,7 @@ from .change_detection import Watch
 from .graph import Captured, Graph, forward_parts, reverse_parts
 from .holding import Holding, holding
 from .in_place_seeds import where_of
+from .joint import Joint
 from .launch_recording import LaunchRecording
 from .made_arrays import MadeArrays
 from .memory_log import Kind, MemoryLog, What
@@ -114,6 +115,7 @@ class Tape(Reversing, LaunchRecording):
         self._lease: object = None
         self._begun = self._seconds = 0.0
         self._supposed: tuple[tuple[object, ...], Prospects] | None = None
+        self.joint: Joint | None = None  # the other processes that take part in the recording
         saved = Arena(partial(self._bytes, kind=Kind.saved)) if within is None else within.saved
         transient: Arena = Arena(partial(self._bytes, kind=Kind.scratch), work) if within is None else within.transient
         super().__init__(saved, transient, within, MadeArrays(self._new_home))
@@ -179,6 +181,7 @@ class Tape(Reversing, LaunchRecording):
             self.forget()
         self._streams.begin()
         self._begun = perf_counter()
+        self.joint = None
         self._chunks = self._saved.allocations + self._transient.allocations + self.made.homes.allocations
         self.guard.locks.begin()
         self.state = "recording"
@@ -204,11 +207,20 @@ class Tape(Reversing, LaunchRecording):
         """A block ends."""
         try:
             self._exit(kind, error)
+            self._told(error)
+        except BaseException as refused:
+            self._told(refused)
+            raise
         finally:  # also if an interrupt comes while arrays are unlocked
             self._leave()
             if self.state == "recording":
                 self.state = "interrupted at the end of the recording"
             self.memory.tell(What.recorded if self.state == "recorded" else What.failed)
+
+    def _told(self, error: BaseException | None) -> None:
+        """Tells other processes that take part of an error: they would wait for this one."""
+        if error is not None and self.joint is not None:
+            self.joint.failed(error)
 
     def _exit(self, kind: Any, error: Any) -> None:
         """Completes the recording, or says why it is none."""
@@ -276,7 +288,7 @@ class Tape(Reversing, LaunchRecording):
             self.unknown()
             raise
 
-    def reverse(self, seeds: Mapping[Any, Any] | None = None, *, allow_unused: bool = False) -> None:
+    def reverse(self, seeds: Mapping[Any, Any] | None = None, *, allow_unused: bool = False, seed_rank: int | str | None = None) -> None:
         """Runs the adjoints from the last operation to the first, on the current stream and after all that was recorded on any stream.
 
         `seeds`: {Duplicated: array or number}, or {BatchDuplicated: a tuple of one each, or one for all}. The shadow of each array of which
@@ -284,10 +296,22 @@ class Tape(Reversing, LaunchRecording):
         accumulate. (An array is what was paired with a shadow, whatever views of the pair were passed; arrays that overlap are one. Where
         indices hang on data, a launch is taken to write all of the arrays that it was passed, but nothing beside them.) Without it the
         shadows are taken as they are (the raw rule). `allow_unused`: whether it is all right that no array or number with a shadow from
-        before the recording reaches a seed, since the program overwrites or never uses them, so that all gradients are 0. Raises TapeError
-        if it is not, if the recording is not complete, was reversed already, memory that is needed has been changed since, two seeds go to
-        one element, or a tape is recording; then no shadow was touched.
+        before the recording reaches a seed, since the program overwrites or never uses them, so that all gradients are 0. `seed_rank`: of a
+        program of several processes (`gpuad.distributed`) the one whose seeds count, as those of a loss that all hold; 'every': they are
+        losses of their own. Raises TapeError if it is not all right, if the recording is not complete, was reversed already, memory that is
+        needed has been changed since, two seeds go to one element, or a tape is recording; then no shadow was touched.
         """
+        if self.joint is not None:
+            with self.joint.reversing(self, seeds, seed_rank) as own:
+                self._reverse(own, allow_unused)
+            return
+        if seed_rank is not None:
+            raise TapeError(
+                "seed_rank is for programs of several processes: nothing of gpuad.distributed was recorded (a Barrier is enough)."
+            )
+        self._reverse(seeds, allow_unused)
+
+    def _reverse(self, seeds: Mapping[Any, Any] | None, allow_unused: bool) -> None:
         self._require("recorded")
         assert self._watch is not None
         if current.get() is not None:

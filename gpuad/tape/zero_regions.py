@@ -236,9 +236,10 @@ def _disjoint(places: Iterable[tuple[Touch, Memory, Region]]) -> bool:
 
 
 def step_of_rule(operation: Ruled, state: ShadowState) -> Step | None:
-    """What a rule's reverse does to zero regions; None if there is nothing to do, since all that comes in is zero."""
+    """What a rule's reverse does to zero regions; None if there is nothing to do, since all that comes in is zero: in all processes that
+    it meets."""
     outputs = [elements(s) for n in operation.effect.writes if (s := operation.shadow_of(n)) is not None]
-    if outputs and all(region <= state.zeros(root) for root, region in outputs):
+    if outputs and not operation.rule.joint and all(region <= state.zeros(root) for root, region in outputs):
         return None
     used = [elements(s) for n in operation.effect.arrays if (s := operation.shadow_of(n)) is not None]
     return state.at_home(used)

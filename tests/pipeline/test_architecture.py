@@ -35,7 +35,7 @@ FLOORS = (
     {"interop"},
     {"elementwise"},
     {"jit_kernels", "profiling"},
-    {"jax", "torch"},
+    {"distributed", "jax", "torch"},
     {"testing"},
     {"tools"},
     {"pytest_plugin"},

@@ -1,0 +1,50 @@
+"""Requests: messages that were begun and not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..arguments.recorder import current
+from ..errors import DistributedError
+from .buffers import Buffer
+from .operations import Message
+
+
+class Request:
+    """A message that was begun by Isend or Irecv. It is waited for once, in the block of the tape in which it was begun."""
+
+    def __init__(self, complete: Callable[[Request], None], buffer: Buffer | None, call: Message | None) -> None:
+        self.buffer, self.call = buffer, call
+        self._complete, self._tape, self._done = complete, current.get(), call is None
+
+    @property
+    def side(self) -> str:
+        """Whether it goes "to" a rank or comes "from" one."""
+        return "" if self.call is None else "from" if self.call.dest is None else "to"
+
+    @property
+    def key(self) -> tuple[int | None, int]:
+        """The rank and the tag."""
+        call = self.call
+        return (None, 0) if call is None else (call.source, call.recv_tag) if call.dest is None else (call.dest, call.send_tag)
+
+    def Wait(self, status: Any = None) -> None:
+        """Waits for it; of an Irecv the array holds the message from here on. DistributedError where it was begun in another block."""
+        if self._done:
+            return
+        if current.get() is not self._tape:
+            raise DistributedError(
+                "a request is waited for in the block of the tape in which it was begun, since the reverse turns the two around. Nothing "
+                "was received."
+            )
+        self._done = True
+        self._complete(self)
+
+    wait = Wait
+
+    @staticmethod
+    def Waitall(requests: Sequence[Request], statuses: Any = None) -> None:
+        """Waits for all of them, in their order."""
+        for request in requests:
+            request.Wait()

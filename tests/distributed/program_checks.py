@@ -1,0 +1,153 @@
+"""Programs with kernels and halos on several ranks against the same program in one process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ranks import main
+
+import gpuad
+from gpuad import Duplicated, Tape
+from gpuad.distributed import IN_PLACE
+
+SOURCE = r"""
+// One step of heat conduction in rows 1 to rows - 2, with a conductivity that depends on the material and the temperature.
+extern "C" __global__ void heat(double* v, const double* u, const double* k, const double* p, int rows, int n) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < 1 || y < 1 || x >= n - 1 || y >= rows - 1) return;
+    int i = y * n + x;
+    double flow = u[i - 1] + u[i + 1] + u[i - n] + u[i + n] - 4.0 * u[i];
+    v[i] = u[i] + 0.1 * (k[i] + p[0] + p[1] * u[i] * u[i]) * flow;
+}
+
+// One step of the wave equation: the older field becomes the newer one.
+extern "C" __global__ void wave(double* older, const double* now, const double* speed, int rows, int n) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < 1 || y < 1 || x >= n - 1 || y >= rows - 1) return;
+    int i = y * n + x;
+    older[i] = 2.0 * now[i] - older[i] + speed[i] * (now[i - 1] + now[i + 1] + now[i - n] + now[i + n] - 4.0 * now[i]);
+}
+
+extern "C" __global__ void misfit(double* loss, const double* u, const double* wanted, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&loss[0], 0.5 * (u[i] - wanted[i]) * (u[i] - wanted[i]));
+}
+"""
+heat, wave, misfit = (gpuad.kernel(SOURCE, name) for name in ("heat", "wave", "misfit"))
+
+
+@dataclass
+class Plate:
+    """Rows of a plate, and a row of each neighbour's above and below. `first`: the number of its first row of its own."""
+
+    first: int
+    rows: int
+    n: int
+
+    def part(self, whole: Any) -> Any:
+        """These rows of an array of the whole plate, with the neighbours'."""
+        return np.ascontiguousarray(whole[self.first - 1 : self.first + self.rows + 1])
+
+    @property
+    def geometry(self) -> Any:
+        return (-(-self.n // 8), -(-(self.rows + 2) // 8)), (8, 8)
+
+
+def strip(comm: Any, rows: int, n: int) -> Plate:
+    """A rank's strip of a plate with so many rows, besides the rim."""
+    bounds = [1 + rows * r // comm.size for r in range(comm.size + 1)]
+    return Plate(bounds[comm.rank], bounds[comm.rank + 1] - bounds[comm.rank], n)
+
+
+def swap(comm: Any, u: Any) -> None:
+    nobody = comm.forward.mpi.PROC_NULL
+    up, down = (comm.rank - 1 if comm.rank else nobody), (comm.rank + 1 if comm.rank < comm.size - 1 else nobody)
+    comm.Sendrecv(u[1], up, 1, u[-1], down)
+    comm.Sendrecv(u[-2], down, 2, u[0], up)
+
+
+class Heat:
+    """The program: `steps` steps, the misfit to a wanted state over all ranks. `comm`: None for one process."""
+
+    def __init__(self, comm: Any, rows: int = 18, n: int = 7, steps: int = 5, **tape: Any) -> None:
+        self.comm, self.steps, self.tape = comm, steps, Tape(**tape)
+        self.plate = strip(comm, rows, n) if comm is not None else Plate(1, rows, n)
+        drawn = np.random.default_rng(5)
+        whole = [drawn.uniform(size=(rows + 2, n)) for _ in range(3)]
+        start, material, wanted = map(self.plate.part, whole)
+        self.start = start
+        self.u, self.v, self.k = Duplicated(start.copy()), Duplicated(start.copy()), Duplicated(material)
+        self.p, self.wanted = Duplicated(np.array([0.2, 0.3])), np.ascontiguousarray(wanted[1:-1])
+        self.loss = Duplicated(np.zeros(1))
+
+    def record(self) -> None:
+        self.u.primal[...] = self.v.primal[...] = self.start
+        self.loss.primal.fill(0)
+        n, rows = self.plate.n, self.plate.rows
+        with self.tape:
+            if self.comm is not None:
+                self.comm.replicated(self.p)
+            u, v = self.u, self.v
+            for _ in range(self.steps):
+                if self.comm is not None:
+                    swap(self.comm, u)
+                heat[self.plate.geometry](v, u, self.k, self.p, rows + 2, n)
+                u, v = v, u
+            count = rows * n
+            misfit[(-(-count // 64),), (64,)](self.loss, u[1:-1], self.wanted, count)
+            if self.comm is not None:
+                self.comm.Allreduce(IN_PLACE, self.loss)
+
+    def gradient(self) -> tuple[float, list[Any]]:
+        """The loss; the gradients with respect to the conductivity of this plate's own rows, and to the two numbers."""
+        for pair in (self.k, self.p):
+            pair.shadow.fill(0)
+        self.record()
+        self.tape.reverse({self.loss: 1.0}, **({} if self.comm is None else {"seed_rank": 0}))
+        return float(self.loss.primal[0]), [self.k.shadow[1:-1].copy(), self.p.shadow.copy()]
+
+
+def compare(comm: Any, ours: list[Any], whole: list[Any], plate: Plate, tolerance: float = 1e-12) -> None:
+    """The gradients of this rank's part against those of the whole plate."""
+    mine = whole[0][plate.first - 1 : plate.first - 1 + plate.rows]
+    np.testing.assert_allclose(ours[0], mine, rtol=tolerance, atol=tolerance * np.abs(whole[0]).max())
+    for a, b in zip(ours[1:], whole[1:], strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+def heat_on_strips(comm: Any) -> None:
+    alone, ours = Heat(None), Heat(comm)
+    loss, whole = alone.gradient()
+    for _ in range(3):  # the program is known from the second time on
+        found, mine = ours.gradient()
+        assert abs(found - loss) <= 1e-12 * loss
+        compare(comm, mine, whole, ours.plate)
+
+
+def saved_and_sent(comm: Any) -> None:
+    """What is saved and what is sent, as predicted. A field that the kernel has read is overwritten two steps later, by the kernel in this
+    rank's own rows one step later, by the messages in the neighbours', of which it reads all but the rim's two columns. The reverse sends
+    what the forward sent, and one all-reduce more, of the two numbers that all ranks share."""
+    ours = Heat(comm)
+    forward, back = comm.forward.nbytes, comm.back.nbytes
+    ours.record()
+    plate, steps, own = ours.plate, ours.steps, comm.rank
+    neighbours = (own > 0) + (own < comm.size - 1)
+    inside, rows = plate.n - 2, neighbours * plate.n * 8
+    predicted = (steps - 1) * plate.rows * inside * 8 + (steps - 2) * neighbours * inside * 8
+    saved = ours.tape.stats.saved_bytes
+    sent = comm.forward.nbytes - forward
+    assert sent == steps * rows + 8  # and the loss
+    ours.tape.reverse({ours.loss: 1.0}, seed_rank=0)
+    returned = comm.back.nbytes - back
+    whole = comm.mpi.allgather((sent, returned))
+    assert sum(b for _, b in whole) == sum(a for a, _ in whole) + comm.size * 16, whole  # the gradient of p: two numbers
+    assert saved == predicted
+
+
+CHECKS = [heat_on_strips, saved_and_sent]
+
+if __name__ == "__main__":
+    main(CHECKS)

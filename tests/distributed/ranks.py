@@ -1,0 +1,160 @@
+"""Checks that run on several ranks: started by pytest through mpiexec, one job for many checks.
+
+A file of checks calls `main(checks)`: each check is called on every rank with a communicator of its own; what fails, on any rank, is
+printed by rank 0. `job` runs such a file under a time limit of its own and gives what it printed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuad
+from gpuad import Duplicated, Tape
+
+HERE = Path(__file__).parent
+
+
+def missing() -> str:
+    """Why no ranks can be started; empty if they can."""
+    if importlib.util.find_spec("mpi4py") is None:
+        return "mpi4py is not installed (pip install mpi4py mpich)"
+    return "" if launcher() else "no mpiexec beside this Python (pip install mpich)"
+
+
+def launcher() -> str | None:
+    beside = Path(sys.executable).parent / "mpiexec"
+    return str(beside) if beside.exists() else shutil.which("mpiexec")
+
+
+needs_mpi = pytest.mark.skipif(bool(missing()), reason=missing() or "never")
+
+
+def job(ranks: int, *arguments: str, limit: float = 90.0, launch: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
+    """Runs Python on so many ranks. AssertionError if it takes longer than the limit."""
+    command = [str(launcher()), *launch, "-n", str(ranks), sys.executable, *arguments]
+    paths = [str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "GPUAD_CPU_WORKERS": "1", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True, cwd=HERE.parents[1]
+    )
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        out, err = process.communicate()
+        pytest.fail(f"{' '.join(arguments)} on {ranks} ranks took longer than {limit} s\n{out}\n{err}")
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def passes(ranks: int, file: str, *arguments: str, limit: float = 90.0) -> str:
+    """Runs a file of checks; all have to pass, and there has to be one."""
+    done = job(ranks, str(HERE / file), *arguments, limit=limit)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "checks passed" in done.stdout, done.stdout + done.stderr
+    return done.stdout
+
+
+# --- on the ranks ------------------------------------------------------------------------------------------------------------------------
+
+
+def main(checks: Iterable[Callable[[Any], None]], limit: float = 10.0) -> None:
+    """Runs checks on all ranks, and ends with an error if one fails on any."""
+    from mpi4py import MPI
+
+    world, failed, count = MPI.COMM_WORLD, [], 0
+    chosen = sys.argv[1:]
+    for check in checks:
+        if chosen and check.__name__ not in chosen:
+            continue
+        begin = time.perf_counter()
+        said = ""
+        try:
+            check(gpuad.distributed.wrap(world, limit=limit))
+        except Exception:
+            said = traceback.format_exc()
+        told = world.allgather(said)
+        count += 1
+        if not all(isinstance(text, str) for text in told):
+            sys.exit("a check has left the ranks at different places")  # and MPI has matched what does not belong together
+        if any(told):
+            failed.append(check.__name__)
+            if world.rank == 0:
+                print(f"FAILED {check.__name__}", *[f"--- rank {r}\n{text}" for r, text in enumerate(told) if text], sep="\n", flush=True)
+        elif world.rank == 0:
+            print(f"ok {check.__name__} {time.perf_counter() - begin:.2f} s", flush=True)
+    if world.rank == 0 and not failed:
+        print(f"{count} checks passed", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+def reals(array: Any) -> Any:
+    """The real numbers of an array, flat, as a view where it is contiguous."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(f"f{flat.dtype.itemsize // 2}") if flat.dtype.kind == "c" else flat
+
+
+def _set(array: Any, numbers: Any) -> None:
+    kind = np.dtype(f"f{array.dtype.itemsize // 2}") if array.dtype.kind == "c" else array.dtype
+    array[...] = np.asarray(numbers, kind).view(array.dtype).reshape(array.shape)
+
+
+def jacobians(comm: Any, program: Callable[[Any, list[Any]], None], state: list[Any], h: float = 1.0) -> tuple[Any, Any]:
+    """The Jacobian of the memory of all ranks after a program by that before: by central differences of the program on plain arrays, over
+    all ranks' inputs, and by reversals of its recording, a seed for each row. `state`: this rank's arrays."""
+    sizes = [reals(a).size for a in state]
+    counts = comm.mpi.allgather(sum(sizes))
+    first, total = sum(counts[: comm.rank]), sum(counts)
+    base = np.concatenate([reals(a).astype(np.float64) for a in state]) if state else np.zeros(0)
+
+    def fill(arrays: list[Any], numbers: Any) -> None:
+        at = 0
+        for array, size in zip(arrays, sizes, strict=True):
+            _set(array, numbers[at : at + size])
+            at += size
+
+    def after(k: int, step: float) -> Any:
+        numbers = base.copy()
+        if first <= k < first + counts[comm.rank]:
+            numbers[k - first] += step
+        arrays = [np.empty_like(a) for a in state]
+        fill(arrays, numbers)
+        program(comm, arrays)
+        return np.concatenate([reals(a).astype(np.float64) for a in arrays])
+
+    columns = [(after(k, h) - after(k, -h)) / (2 * h) for k in range(total)]
+    by_differences = np.concatenate(comm.mpi.allgather(np.array(columns).T.reshape(counts[comm.rank], total)))
+    pairs = [Duplicated(np.empty_like(a)) for a in state]
+    tape, rows = Tape(), []
+    for k in range(total):
+        fill([p.primal for p in pairs], base)
+        with tape:
+            program(comm, pairs)
+        seed = np.zeros(counts[comm.rank])
+        if first <= k < first + counts[comm.rank]:
+            seed[k - first] = 1
+        fill([p.shadow for p in pairs], seed)
+        tape.reverse()
+        rows.append(np.concatenate([reals(p.shadow).astype(np.float64) for p in pairs]))
+    mine = np.array(rows).reshape(total, counts[comm.rank])
+    by_reversal = np.concatenate(comm.mpi.allgather(mine), axis=1)
+    return by_differences, by_reversal
+
+
+def agree(comm: Any, program: Callable[[Any, list[Any]], None], state: list[Any], h: float = 1.0, tolerance: float = 1e-12) -> Any:
+    """Checks both Jacobians against each other; gives them."""
+    expected, found = jacobians(comm, program, state, h)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    assert np.abs(expected - np.eye(len(expected))).max() > 0.1 or comm.size == 1, "the program does nothing"
+    return expected
