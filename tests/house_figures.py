@@ -13,6 +13,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import FrameType
@@ -119,7 +120,8 @@ def main(given: list[str]) -> None:
     """Prints the figures; with `--files`, the files and pairs too."""
     for module in pkgutil.walk_packages([str(ROOT)], "gpuad."):
         if module.name != "gpuad.__main__":
-            import_module(module.name)
+            with suppress(ModuleNotFoundError):  # a framework that is not installed
+                import_module(module.name)
     entered, edges = called(first_gradient)
     pairs = sorted({(a, b) for a, b in edges if a < b and (b, a) in edges})
     drivers = [p for p in pairs if not DRIVERS.isdisjoint(p)]
