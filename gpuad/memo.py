@@ -1,9 +1,12 @@
-"""A small memory for what was proved about launches."""
+"""What is found out once and kept: facts about launches by their numbers (`Memo`), and what an object makes of itself by what it is asked
+for (`specialized`): kernels for patterns, variants of these."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from functools import update_wrapper
+from inspect import signature
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 SOME = 16  # sets of numbers of one kernel; a program that has other numbers at each launch is not asked for ever
 
@@ -34,3 +37,37 @@ class Memo:
                 return None
             tried.append(key)
         return self.get(key, find)
+
+
+class Specializing(Protocol):
+    """An object with methods that are `specialized`: what they gave, by method and arguments."""
+
+    @property
+    def specializations(self) -> dict[Hashable, Any]:
+        """Empty at first."""
+
+
+_S = TypeVar("_S", bound=Specializing)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def specialized(method: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
+    """A method that does its work once for the same arguments. Threads that ask at the same time get the same."""
+    parameters = signature(method)
+    count = len(parameters.parameters) - 1
+
+    def kept(self: _S, /, *args: _P.args, **keywords: _P.kwargs) -> _R:
+        given: tuple[object, ...] = args
+        if keywords or len(args) < count:
+            bound = parameters.bind(self, *args, **keywords)
+            bound.apply_defaults()
+            given = tuple(bound.arguments.values())[1:]
+        key, known = (method.__name__, *given), self.specializations
+        if key not in known:
+            known.setdefault(key, method(self, *args, **keywords))
+        found: _R = known[key]
+        return found
+
+    update_wrapper(kept, method)
+    return kept

@@ -30,7 +30,7 @@ from ..ir.records import is_record, numbers, split_parameter, tangent_parameter
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration, Function, Global, uses_dynamic
 from ..ir.types import Pointer, Scalar, value_type
-from ..memo import Memo
+from ..memo import Memo, specialized
 from ..pipeline import Call, executor_of
 from ..pipeline.adjoint import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
@@ -93,10 +93,7 @@ class Kernel(Family):
         self.function: Function = self._read(name)
         self.name = self.function.name
         self.room = partial(room, self.name, self.function.span)
-        self._primals: dict[Aliases, IrKernel] = {}
-        self._adjoints: dict[Pattern, Adjoint] = {}
-        self._tangents: dict[tuple[Pattern, tuple[int, ...]], Tangent] = {}
-        self._seconds: dict[Pattern, Adjoint] = {}
+        self.specializations: dict[Hashable, Any] = {}
         self._suited: dict[tuple[int | None, frozenset[str]], Kernel] = {}
         self._ready: dict[Hashable, Ready] = {}
         self._again: Past = {}
@@ -265,8 +262,7 @@ class Kernel(Family):
         if key not in self._suited:
             own = copy.copy(self)
             own.function = replace(self.function, dynamic=key[0], absent=key[1])
-            own._primals, own._adjoints, own._tangents, own._seconds, own._suited = {}, {}, {}, {}, {}
-            own.facts, own._ready, own._again = Memo(), {}, {}
+            own.specializations, own._suited, own.facts, own._ready, own._again = {}, {}, Memo(), {}, {}
             self._suited.setdefault(key, own)
         return self._suited[key]
 
@@ -315,17 +311,15 @@ class Kernel(Family):
 
     # --- what is derived, kept by pattern ----------------------------------------------------------------------------------------
 
+    @specialized
     def primal(self, aliases: Aliases = NONE) -> IrKernel:
         """The kernel as IR."""
-        if aliases not in self._primals:
-            self._primals.setdefault(aliases, primal_of(self.function, aliases))  # another thread may have made it in the meantime
-        return self._primals[aliases]
+        return primal_of(self.function, aliases)
 
+    @specialized
     def reverse(self, pattern: Pattern) -> Adjoint:
         """The adjoint for a pattern of activity and overlap."""
-        if pattern not in self._adjoints:
-            self._adjoints.setdefault(pattern, reverse_of(self.function, pattern))
-        return self._adjoints[pattern]
+        return reverse_of(self.function, pattern)
 
     def reverse_for(self, pattern: Pattern, call: Call) -> Adjoint:
         """The adjoint whose premises hold in this launch. Raises LaunchError if it would surely leave a shadow."""
@@ -334,18 +328,15 @@ class Kernel(Family):
         pipeline.check_adjoint_bounds(adjoint, call)
         return adjoint
 
+    @specialized
     def tangent(self, pattern: Pattern, recorded: tuple[int, ...] = ()) -> Tangent:
         """The forward-mode kernel for a pattern. `recorded`: what it writes down for an adjoint."""
-        if (pattern, recorded) not in self._tangents:
-            self._tangents.setdefault((pattern, recorded), tangent_of(self.function, pattern, recorded))
-        return self._tangents[pattern, recorded]
+        return tangent_of(self.function, pattern, recorded)
 
+    @specialized
     def second(self, pattern: Pattern) -> Adjoint:
         """The adjoint with tangents, for a pattern."""
-        pattern = replace(pattern, optimistic=False)
-        if pattern not in self._seconds:
-            self._seconds.setdefault(pattern, second_of(self.function, pattern))
-        return self._seconds[pattern]
+        return second_of(self.function, replace(pattern, optimistic=False))
 
     def activities(self, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[str, ...]:
         """The kind of each parameter, from annotations, the module's variables included."""

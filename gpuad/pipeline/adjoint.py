@@ -7,7 +7,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -30,7 +30,7 @@ from ..ir.nodes import Block, Buffer, Expr, For, Kernel, Load, Var, variables
 from ..ir.rewrite import Names, edit, expressions, walk_stmts
 from ..ir.types import Space
 from ..ir.verify import made
-from ..memo import Memo
+from ..memo import Memo, specialized
 from ..optimize.dead_code import eliminate_dead_code, waits
 from ..optimize.scalar_replacement import unroll_local_arrays
 from .pattern import Parameter, Pattern, Variant, partial_parameters
@@ -45,27 +45,26 @@ class Inspected:
     logs: tuple[Buffer, ...] = ()  # what the launch writes down
     log_loops: dict[Buffer, tuple[For, ...]] = field(default_factory=dict)  # the loops that a log has an element for each iteration of
     facts: Memo = field(default_factory=Memo, init=False)
-    _store_conflicts: dict[frozenset[Buffer], StoreConflictInspector] = field(default_factory=dict, init=False)
-    _barrier_orders: dict[frozenset[Buffer], BarrierOrderInspector] = field(default_factory=dict, init=False)
+    specializations: dict[Hashable, Any] = field(default_factory=dict, init=False)
 
     @cached_property
     def mixed(self) -> dict[int, int]:
         """Atomic operations that must not meet in one element (`analysis.atomic_extrema`)."""
         return mixed(self.primal, self.activity)
 
+    @specialized
     def store_conflicts(self, buffers: frozenset[Buffer]) -> StoreConflictInspector:
         """The kernel that checks whether stores to the buffers collide."""
-        if buffers not in self._store_conflicts:
-            self._store_conflicts[buffers] = store_conflict_inspector(self.primal, buffers, self.mixed)
-            made("store_conflicts", self._store_conflicts[buffers].kernel)
-        return self._store_conflicts[buffers]
+        found = store_conflict_inspector(self.primal, buffers, self.mixed)
+        made("store_conflicts", found.kernel)
+        return found
 
+    @specialized
     def barrier_order(self, buffers: frozenset[Buffer]) -> BarrierOrderInspector:
         """The kernel that checks whether threads take turns in the buffers' elements."""
-        if buffers not in self._barrier_orders:
-            self._barrier_orders[buffers] = barrier_order_inspector(self.primal, buffers)
-            made("barrier_order", self._barrier_orders[buffers].kernel)
-        return self._barrier_orders[buffers]
+        found = barrier_order_inspector(self.primal, buffers)
+        made("barrier_order", found.kernel)
+        return found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,8 +84,6 @@ class Adjoint(Inspected):
     logged: dict[int, tuple[Buffer, Expr]]  # logs by the id of their statement, and where it writes in them
     log_numbers: tuple[int, ...]  # which of all that could be written down the `logs` are
     name: str
-    _variants: dict[Variant, Kernel] = field(default_factory=dict, init=False)
-    _gathers: dict[Any, Any] = field(default_factory=dict, init=False)
     _partials: dict[Gather, Materialisation] = field(default_factory=dict, init=False)
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
@@ -94,11 +91,10 @@ class Adjoint(Inspected):
         chosen = Variant(plain)
         return self._kernel(chosen, header) if header else self.variant(chosen)
 
+    @specialized
     def variant(self, chosen: Variant) -> Kernel:
         """The reverse kernel for shadows of which something is known."""
-        if chosen not in self._variants:
-            self._variants.setdefault(chosen, self._kernel(chosen, ""))
-        return self._variants[chosen]
+        return self._kernel(chosen, "")
 
     def _kernel(self, chosen: Variant, header: str) -> Kernel:
         kernel = self._accumulated(self.layout.body, chosen, header)
@@ -120,13 +116,14 @@ class Adjoint(Inspected):
     def gather(self, shadows: Mapping[Buffer, int], *, keeping: bool = False, by_digits: bool = False) -> Gather | None:
         """What of the accumulations into the shadows can be gathered, as far as the text says; of each, which of several ways to do so.
         `keeping`: where threads may keep what their loops come to (`materialise`); `by_digits`: where a thread takes its index apart."""
-        key = frozenset(shadows.items()), keeping, by_digits
-        if key not in self._gathers:
-            ordered = {b: shadows[b] for b in self.undecided if b in shadows}
-            find = self._gathered_by_digits if by_digits else self._gathered_with_partials if keeping else self._gathered
-            self._gathers[key] = find(ordered) if self.is_divisible else None
-        found: Gather | None = self._gathers[key]
-        return found
+        return self._gather(frozenset(shadows.items()), keeping, by_digits) if self.is_divisible else None
+
+    @specialized
+    def _gather(self, shadows: frozenset[tuple[Buffer, int]], keeping: bool, by_digits: bool) -> Gather | None:
+        ways = dict(shadows)
+        ordered = {b: ways[b] for b in self.undecided if b in ways}
+        find = self._gathered_by_digits if by_digits else self._gathered_with_partials if keeping else self._gathered
+        return find(ordered)
 
     def gatherable(self, shadows: Collection[Buffer], *, by_digits: bool) -> frozenset[Buffer]:
         """Those of the shadows that can be gathered."""
@@ -153,16 +150,14 @@ class Adjoint(Inspected):
         """What threads keep for those that gather."""
         return self._partials.get(gathered)
 
+    @specialized
     def keeping(self, numbers: Materialisation) -> tuple[Kernel, tuple[Parameter, ...]]:
         """The kernel in which threads keep what their loops come to, and its parameters."""
-        if numbers not in self._gathers:
-            body = unwrap_single_iterations(choose_accumulation(numbers.filling, {}))
-            parameters = self._used(body, partial_parameters(numbers))
-            kernel = Kernel(f"{self.primal.name}_partials", tuple(p.item for p in parameters), body, self.primal.span)
-            made("materialise", kernel)
-            self._gathers[numbers] = kernel, parameters
-        found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[numbers]
-        return found
+        body = unwrap_single_iterations(choose_accumulation(numbers.filling, {}))
+        parameters = self._used(body, partial_parameters(numbers))
+        kernel = Kernel(f"{self.primal.name}_partials", tuple(p.item for p in parameters), body, self.primal.span)
+        made("materialise", kernel)
+        return kernel, parameters
 
     def _used(self, body: Block, more: Sequence[Parameter]) -> tuple[Parameter, ...]:
         """The parameters that a body uses."""
@@ -181,46 +176,38 @@ class Adjoint(Inspected):
         other = gather(written_out.body, shadows, self.params, Names(written_out))
         return found if other is None or (found is not None and len(found.buffers) >= len(other.buffers)) else other
 
+    @specialized
     def gathering(
         self, gathered: Gather, sides: Sides, assigned: frozenset[Buffer], boxed: frozenset[tuple[Buffer, Axes]] = frozenset()
     ) -> tuple[Kernel, tuple[Parameter, ...]]:
-        """The kernel that gathers, and its parameters; `boxed`: shadows that are zero in a box of threads, and along which axes that box is
-        asked for."""
-        key = gathered, sides, assigned & gathered.buffers, boxed
-        if key not in self._gathers:
-            collected, sums = gather_kernel(gathered, sides, key[2], dict(boxed), self._names(gathered), self.first_own)
-            body = choose_accumulation(collected, {})
-            numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]
-            numbers += [
-                Parameter(role, 3 * k + axis, ends[axis][side])
-                for k, ends in enumerate(gathered.boxes.values())
-                for side, role in enumerate(("from", "to"))
-                for axis in range(3)
-            ]
-            arrays = [p for p in partial_parameters(self.partials(gathered)) if p.role == "partial"]
-            parameters = self._used(body, [*arrays, *numbers])
-            kernel = Kernel(f"{self.primal.name}_gather", tuple(p.item for p in parameters), body, self.primal.span, unordered=sums)
-            made("gather", kernel)
-            self._gathers[key] = kernel, parameters
-        found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[key]
-        return found
+        """The kernel that gathers, and its parameters; `assigned`: which of its shadows are zero, `boxed`: those that are zero in a box of
+        threads, and along which axes that box is asked for."""
+        collected, sums = gather_kernel(gathered, sides, assigned, dict(boxed), self._names(gathered), self.first_own)
+        body = choose_accumulation(collected, {})
+        numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]
+        numbers += [
+            Parameter(role, 3 * k + axis, ends[axis][side])
+            for k, ends in enumerate(gathered.boxes.values())
+            for side, role in enumerate(("from", "to"))
+            for axis in range(3)
+        ]
+        arrays = [p for p in partial_parameters(self.partials(gathered)) if p.role == "partial"]
+        parameters = self._used(body, [*arrays, *numbers])
+        kernel = Kernel(f"{self.primal.name}_gather", tuple(p.item for p in parameters), body, self.primal.span, unordered=sums)
+        made("gather", kernel)
+        return kernel, parameters
 
+    @specialized
     def block_sums(self, shadows: frozenset[Buffer], numbers: Materialisation | None = None) -> BlockSums | None:
         """What of the accumulations into the shadows can be summed over blocks in loops; `numbers`: what threads have kept."""
-        key = "sums", shadows, numbers
-        if key not in self._gathers:
-            self._gathers[key] = block_sums(self.reading(numbers), shadows, self._with(numbers)) if self.is_divisible else None
-        found: BlockSums | None = self._gathers[key]
-        return found
+        return block_sums(self.reading(numbers), shadows, self._with(numbers)) if self.is_divisible else None
 
+    @specialized
     def summing(self, sums: BlockSums, numbers: Materialisation | None = None) -> tuple[Kernel, tuple[Parameter, ...]]:
         """The kernel that adds them, and its parameters."""
-        if sums not in self._gathers:
-            names = Names(Kernel(self.name, self._with(numbers), self.reading(numbers)))
-            body = choose_accumulation(block_sums_kernel(sums, names, self.first_own), {})
-            self._gathers[sums] = self._besides(f"{self.primal.name}_sums", body, numbers)
-        found: tuple[Kernel, tuple[Parameter, ...]] = self._gathers[sums]
-        return found
+        names = Names(Kernel(self.name, self._with(numbers), self.reading(numbers)))
+        body = choose_accumulation(block_sums_kernel(sums, names, self.first_own), {})
+        return self._besides(f"{self.primal.name}_sums", body, numbers)
 
     def reading(self, numbers: Materialisation | None) -> Block:
         """The adjoint, with what threads have kept."""
@@ -239,56 +226,40 @@ class Adjoint(Inspected):
         made("rest", kernel)
         return kernel, parameters
 
+    @specialized
     def injectivity(self, shadow: Buffer) -> InjectivityInspector | None:
         """The kernel that finds out which threads touch which elements of a shadow, where their numbers alone decide that."""
-        key = "census", shadow
-        if key not in self._gathers:
-            found = (
-                injectivity_inspector(Kernel(self.name, self.params, self.layout.body, self.primal.span), shadow)
-                if self.pattern.analyse
-                else None
-            )
-            if found is not None:
-                made("injectivity", found.kernel)
-            self._gathers[key] = found
-        known: InjectivityInspector | None = self._gathers[key]
-        return known
+        if not self.pattern.analyse:
+            return None
+        found = injectivity_inspector(Kernel(self.name, self.params, self.layout.body, self.primal.span), shadow)
+        if found is not None:
+            made("injectivity", found.kernel)
+        return found
 
+    @specialized
     def barrier_phases(self) -> BarrierPhaseInspector | None:
         """The kernel that finds out which threads of a block touch which elements of shadows in shared memory between barriers."""
-        key = "intervals"
-        if key not in self._gathers:
-            shared = [x for x in self.undecided if x.space is Space.SHARED] if self.pattern.analyse else []
-            found = barrier_phase_inspector(Kernel(self.name, self.params, self.unlaid, self.primal.span), shared) if shared else None
-            if found is not None:
-                made("barrier_phase", found.kernel)
-            self._gathers[key] = found
-        known: BarrierPhaseInspector | None = self._gathers[key]
-        return known
+        shared = [x for x in self.undecided if x.space is Space.SHARED] if self.pattern.analyse else []
+        found = barrier_phase_inspector(Kernel(self.name, self.params, self.unlaid, self.primal.span), shared) if shared else None
+        if found is not None:
+            made("barrier_phase", found.kernel)
+        return found
 
     @property
     def is_divisible(self) -> bool:
         """Whether a part of the adjoint may run before the rest."""
         return self.pattern.analyse and not self.layout.scratch and not any(p.role == "working" for p in self.parameters)
 
+    @specialized
     def rest(
         self, gathered: frozenset[Buffer], chosen: Variant, moved: frozenset[int] = frozenset(), numbers: Materialisation | None = None
     ) -> tuple[Kernel, tuple[Parameter, ...]] | None:
         """The reverse kernel without what is gathered, and without the additions that are `moved`, and its parameters; None if nothing is
         left. `numbers`: what threads have kept."""
-        key = gathered, chosen, moved, numbers
-        if key not in self._gathers:
-            body = rest(
-                edit(self.reading(numbers), lambda s: () if id(s) in moved else None),
-                gathered | chosen.aliased,
-                chosen.plain,
-                chosen.left,
-                self.first_own,
-            )
-            body = self._reduced(eliminate_dead_code(self._decided(body, chosen)), chosen)
-            self._gathers[key] = self._besides(self.name, body, numbers) if body else None
-        found: tuple[Kernel, tuple[Parameter, ...]] | None = self._gathers[key]
-        return found
+        kept = edit(self.reading(numbers), lambda s: () if id(s) in moved else None)
+        body = rest(kept, gathered | chosen.aliased, chosen.plain, chosen.left, self.first_own)
+        body = self._reduced(eliminate_dead_code(self._decided(body, chosen)), chosen)
+        return self._besides(self.name, body, numbers) if body else None
 
     def _decided(self, body: Block, chosen: Variant) -> Block:
         """The body with every accumulation decided."""

@@ -296,7 +296,7 @@ def _collecting(adjoint: Adjoint, found: Gathering, assigned: frozenset[Buffer],
             at = 3 * order.index(buffer) + axis
             numbers |= {("from", at): low, ("to", at): high + 1}
     boxed = frozenset((buffer, found.elements[buffer].asked) for buffer in ends)
-    return Stage(*adjoint.gathering(found.gathered, found.sides, assigned, boxed), found.grid, numbers)
+    return Stage(*adjoint.gathering(found.gathered, found.sides, assigned & found.gathered.buffers, boxed), found.grid, numbers)
 
 
 def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State | None = None) -> None:
