@@ -1,6 +1,6 @@
 """Rooms that stand above those which need them at last: imported when they are, since they take half of the package's time to import.
 
-`gpuad` registers them. They provide themselves when they are imported: pairs with operators (`annotations.provide`), `gpuad.kernel` with
+`gpuad` registers them. They provide themselves when they are imported: pairs with operators (`operators.provide`), `gpuad.kernel` with
 further kinds of kernels (`kernels.offer`).
 """
 

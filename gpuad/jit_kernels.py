@@ -15,7 +15,8 @@ import numpy as np
 
 from .api import BoundLaunch, CallKey, Family, Kernel, Past, Planned, offer, on_stream
 from .api.explain import AdjointText
-from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated, as_array
+from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated
+from .arguments.arrays import as_array
 from .errors import LaunchError, UnsupportedError
 from .frontend.python_jit import ArrayType, Builtin, Lowered, NumberType, Signature, lower
 from .frontend.python_jit.fence import HALF_ARGUMENT, NUMPY_MODE

@@ -16,7 +16,7 @@ import numpy as np
 
 import gpuad
 from gpuad import Duplicated, Tape
-from gpuad.arguments.annotations import address
+from gpuad.arguments.arrays import address
 from gpuad.ir.nodes import Accumulate, Atomic, How
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.pipeline import executor_of

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments import numbers_of
-from ..arguments.annotations import Active, Const, Duplicated, is_array, namespace
+from ..arguments.annotations import Active, Const, Duplicated
+from ..arguments.arrays import is_array, namespace
 from ..arguments.layouts import element_dtype, identity, signature
 from ..errors import GpuadError, LaunchError
 from ..ir.dtypes import dtype_of

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, address, resolve
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped
+from ..arguments.arrays import address, resolve
 from ..errors import LaunchError
 from ..pipeline import executor_of
 from ..runtime.base import Executor, owner_of, plain_address

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments import Bound, BoundArgument
-from ..arguments.annotations import Active, Const, Stopped, address, fills, is_array, resolve
+from ..arguments.annotations import Active, Const, Stopped
+from ..arguments.arrays import address, fills, is_array, resolve
 from ..ir.nodes import Kernel
 from ..ir.types import HALVES
 from ..pipeline import Call, executor_of

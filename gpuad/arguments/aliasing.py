@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import ShadowError
 from ..runtime.base import Memory
-from .annotations import address, resolve
+from .arrays import address, resolve
 from .conversions import BoundArgument, Place
 
 _OVERLAP_WORK = 100_000  # bound on NumPy's exact solver for overlapping strided sets

@@ -2,31 +2,24 @@
 
 An annotation holds references and decides nothing: it pairs an array (or a number) with its shadow. Views of a pair are pairs of views,
 so whatever a user slices from a `Duplicated` keeps primal and shadow at the same places. A pair never turns into a plain array on its own:
-code that computed with it would be invisible to the reverse pass, so `.primal` is the only door to the raw array. Its operators and
-methods are those of `gpuad.ops`, which a tape records; that room lies above this one and provides them when it is imported
-(`deferred_import`).
+code that computed with it would be invisible to the reverse pass, so `.primal` is the only door to the raw array.
 """
 
 from __future__ import annotations
 
 import copy
 import operator
-import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ..deferred_import import import_registered
-from ..errors import LaunchError, ShadowError, TapeError, UnsupportedError
-from ..ir.dtypes import shadow_dtype
-from ..runtime import cuda
-from ..runtime.allocation import asked
-from ..runtime.array_locks import derived, unlocked
-from ..runtime.base import Memory, address_of
-from ..runtime.base import resolve as resolve_host
+from ..errors import ShadowError, TapeError, UnsupportedError
+from ..runtime.array_locks import derived
+from .arrays import address, as_array, leaf_memory, zeros_like
 from .deferred_clearing import DeferredClearing, made
+from .operators import Compared, Operators, operation
 from .recorder import current
 
 _MAKING = threading.RLock()  # threads that come to a pair at once get one shadow; that of a view is made of another's
@@ -42,28 +35,7 @@ _FOREIGN_NAMES = {
 }
 
 
-class _Compared:
-    """Equality of what is annotated, as the other comparisons have it: that two objects are not the same is no answer."""
-
-    __slots__ = ()
-
-    @property
-    def primal(self) -> Any:
-        """What is annotated."""
-        raise NotImplementedError
-
-    def __eq__(self, other: object) -> Any:
-        """Of arrays a plain array of bool. False beside what is no operand."""
-        return self.primal == getattr(other, "primal", other) if _is_operand(other) else NotImplemented
-
-    def __ne__(self, other: object) -> Any:
-        """The opposite, for each element."""
-        return self.primal != getattr(other, "primal", other) if _is_operand(other) else NotImplemented
-
-    __hash__ = object.__hash__  # which object it is: a pair is the key of its seed
-
-
-class _Annotated(_Compared):
+class _Annotated(Compared):
     """An array with something said about it: has an array's attributes, and no way to a raw array but `.primal`."""
 
     __slots__ = ("_primal",)
@@ -127,111 +99,7 @@ class _Annotated(_Compared):
     __float__ = __int__ = __complex__ = __bool__ = __index__ = __len__ = __setitem__ = __contains__ = _closed
 
 
-_operations: dict[str, Callable[..., Any]] = {}
-
-
-def provide(operations: Mapping[str, Callable[..., Any]]) -> None:
-    """Gives pairs their array operations, by NumPy's names."""
-    _operations.update(operations)
-
-
-def _operation(name: str) -> Callable[..., Any]:
-    if name not in _operations:
-        import_registered()
-    if name not in _operations:
-        raise TypeError(f"gpuad.ops has no operation {name!r}; use `.primal` for the raw array, or a kernel or a rule of your own")
-    return _operations[name]
-
-
-def _operator(name: str) -> Any:
-    """`pair <op> other`."""
-    return lambda self, other: _operation(name)(self, other) if _is_operand(other) else NotImplemented
-
-
-def _reflected(name: str) -> Any:
-    """`other <op> pair`."""
-    return lambda self, other: _operation(name)(other, self) if _is_operand(other) else NotImplemented
-
-
-def _in_place(name: str) -> Any:
-    """`pair <op>= other`."""
-    return lambda self, other: _operation(name)(self, other, out=self) if _is_operand(other) else NotImplemented
-
-
-def _replaced(name: str) -> Any:
-    """`pair <op>= other` of an operation that does not work in place."""
-    return lambda self, other: _operation("copyto")(self, _operation(name)(self, other)) or self
-
-
-def _comparison(name: str) -> Any:
-    """`pair < other`: a plain array of bool, which carries no gradient."""
-    return lambda self, other: getattr(operator, name)(self.primal, getattr(other, "primal", other))
-
-
-def _is_operand(x: Any) -> bool:
-    return isinstance(x, _Annotated | Active | Const | bool | int | float | complex | np.generic) or hasattr(as_array(x), "strides")
-
-
-def _recorded(name: str) -> Any:
-    """`pair.method(...)`."""
-
-    def method(self: Any, *args: Any, **keywords: Any) -> Any:
-        return _operation(name)(self, *args, **keywords)
-
-    method.__name__ = name
-    method.__doc__ = f"As `gpuad.ops.{name}(x, ...)`; inside of a tape."
-    return method
-
-
-class _Operators:
-    """Arithmetic on pairs. In a tape each is recorded; outside of one they raise TapeError. Comparisons give plain arrays of bool."""
-
-    __slots__ = ()
-
-    __add__, __radd__, __iadd__ = _operator("add"), _reflected("add"), _in_place("add")
-    __sub__, __rsub__, __isub__ = _operator("subtract"), _reflected("subtract"), _in_place("subtract")
-    __mul__, __rmul__, __imul__ = _operator("multiply"), _reflected("multiply"), _in_place("multiply")
-    __truediv__, __rtruediv__, __itruediv__ = _operator("divide"), _reflected("divide"), _in_place("divide")
-    __pow__, __rpow__, __ipow__ = _operator("power"), _reflected("power"), _in_place("power")
-    __mod__, __rmod__, __imod__ = _operator("remainder"), _reflected("remainder"), _in_place("remainder")
-    __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
-    __imatmul__ = _replaced("matmul")
-    __neg__, __pos__, __abs__ = _recorded("negative"), _recorded("positive"), _recorded("absolute")
-    __lt__, __le__, __gt__, __ge__ = _comparison("lt"), _comparison("le"), _comparison("gt"), _comparison("ge")
-
-    fill, copy, astype, sum, mean = _recorded("fill"), _recorded("copy"), _recorded("astype"), _recorded("sum"), _recorded("mean")
-    take, put, cumsum = _recorded("take"), _recorded("put"), _recorded("cumsum")
-    max, min, prod, var, std = _recorded("max"), _recorded("min"), _recorded("prod"), _recorded("var"), _recorded("std")
-    dot, conj, conjugate, clip = _recorded("dot"), _recorded("conjugate"), _recorded("conjugate"), _recorded("clip")
-    swapaxes, squeeze = _recorded("swapaxes"), _recorded("squeeze")
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
-        """`np.exp(x)`, `numpy_array * x`: NumPy asks here before it computes."""
-        return _forwarded(ufunc.__name__, method, inputs, out[0] if isinstance(out, tuple) else out, keywords)
-
-    def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
-        """How CuPy asks who computes, for its ufuncs and the user's own kernels."""
-        if hasattr(kernel, "operation"):
-            return _operation("elementwise kernel")(kernel, *inputs, *(() if out is None else (out,)), **keywords)
-        return _forwarded(kernel.name.removeprefix("cupy_"), "__call__", inputs, out, keywords)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
-        """`np.where(mask, x, y)`, `np.sum(x)`."""
-        return _operation(function.__name__)(*args, **keywords)
-
-
-def _forwarded(name: str, method: str, inputs: Sequence[Any], out: Any, keywords: Mapping[str, Any]) -> Any:
-    if method == "at" and name == "add":
-        return _operation("scatter_add")(*inputs)
-    if method != "__call__":
-        raise TypeError(f"{name}.{method} of a Duplicated is not recorded; gpuad.ops has sum, prod, max, cumsum and scatter_add")
-    compare = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne"}.get(name)
-    if compare and out is None and not keywords:
-        return getattr(operator, compare)(*(getattr(x, "primal", x) for x in inputs))
-    return _operation(name)(*inputs, **({} if out is None else {"out": out}), **keywords)
-
-
-class Duplicated(_Operators, _Annotated):
+class Duplicated(Operators, _Annotated):
     """An array and its shadow, the array that holds (on entry) the adjoint of its state after a call and (on exit) of its state before.
 
     `x`: an array of floats, any shape. `dx`: an array of the same shape, dtype and strides (float32 for float16 and bfloat16); None makes a
@@ -272,7 +140,7 @@ class Duplicated(_Operators, _Annotated):
     def __deepcopy__(self, memo: Any) -> Any:
         """Inside of a tape a recorded copy, as `x.copy()`; outside of one a pair of copies."""
         if _recording():
-            return _operation("copy")(self)
+            return operation("copy")(self)
         return _pair(self._plain, copy.deepcopy(self.primal, memo), copy.deepcopy(self.shadow, memo), self._keep)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -286,7 +154,7 @@ class Duplicated(_Operators, _Annotated):
         return type(self)
 
     def _made(self) -> Any:
-        shadow = _zeros_like(self._primal)
+        shadow = zeros_like(self._primal)
         if self._deferred is not None and self.size and isinstance(shadow, np.ndarray):  # elsewhere clearing would wait for a stream
             made(self._deferred, shadow, address(leaf_memory(shadow).root))
         return shadow
@@ -303,20 +171,20 @@ class Duplicated(_Operators, _Annotated):
 
     def __getitem__(self, key: Any) -> Duplicated:
         """Basic slicing: the pair of views. Index arrays and masks: a recorded copy (inside of a tape), a pair of its own."""
-        return self._view(_basic(key)) if _all_basic(key) else _operation("getitem")(self, key)
+        return self._view(_basic(key)) if _all_basic(key) else operation("getitem")(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:  # type: ignore[override]  # closed for the others
         """A recorded copy into these elements. `x[1:4] += v` ends here with a view of the same memory, which is nothing to do. With index
         arrays no element may be named twice."""
         if not _all_basic(key):
-            _operation("setitem")(self, key, value)
+            operation("setitem")(self, key, value)
             return
         target = self[key]
         surplus = getattr(value, "ndim", 0) - target.ndim
         if surplus > 0 and value.shape[:surplus] == (1,) * surplus:  # an assignment drops leading axes of one element, as in NumPy
             value = value[(0,) * surplus]
         if not (isinstance(value, Duplicated) and _same_view(target, value)):
-            _operation("copyto")(target, value)
+            operation("copyto")(target, value)
 
     def ravel(self) -> Duplicated:
         """The pair of flat views; ShadowError where that would need a copy."""
@@ -324,7 +192,7 @@ class Duplicated(_Operators, _Annotated):
 
     def flatten(self) -> Duplicated:
         """A flat copy, as a temporary; inside of a tape."""
-        flat: Duplicated = _operation("copy")(self).reshape(-1)
+        flat: Duplicated = operation("copy")(self).reshape(-1)
         return flat
 
     @property
@@ -439,7 +307,7 @@ class BatchDuplicated(_Annotated):
     def __deepcopy__(self, memo: Any) -> Any:
         """Inside of a tape a recorded copy; outside of one copies of the array and of all shadows."""
         if _recording():
-            return _operation("copy")(self)
+            return operation("copy")(self)
         return BatchDuplicated(copy.deepcopy(self._primal, memo), copy.deepcopy(self._shadows, memo))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -455,7 +323,7 @@ class BatchDuplicated(_Annotated):
         return view
 
 
-class Active(_Compared):
+class Active(Compared):
     """A number, vector or struct passed by value whose gradient is wanted.
 
     `value`: a Python or NumPy number, a tuple of numbers for a vector, a NumPy scalar or array of shape () of a struct's dtype. `shadow`:
@@ -513,7 +381,7 @@ class Active(_Compared):
         return tuple(cls(_python_number(value), shadows[i, ...]) for i, value in enumerate(values))
 
 
-class Const(_Compared):
+class Const(Compared):
     """The caller says: no gradient through here. `x`: an array or a number. What a launch writes into it carries no gradient, on
     purpose."""
 
@@ -582,99 +450,3 @@ def _reshaped(array: Any, shape: tuple[Any, ...]) -> Any:
     if array.size and address(view) != address(array):
         raise ShadowError(f"reshape{shape} of these strides would copy; a copy has no place in the pair")
     return view
-
-
-def as_array(x: Any) -> Any:
-    """An array of NumPy or CuPy as it is, another library's (`__dlpack__`, `__cuda_array_interface__`) as one of these on the same memory,
-    anything else as it is."""
-    if isinstance(x, np.ndarray | type) or type(x).__module__.partition(".")[0] == "cupy":
-        return x
-    if hasattr(x, "__dlpack__"):
-        lent = x.detach() if hasattr(x, "detach") else x  # torch lends no memory that it would track
-        if int(x.__dlpack_device__()[0]) != _HOST:
-            return _on_device(x, cuda.from_dlpack, lent)
-        return (
-            np.asarray(x) if hasattr(x, "__array_interface__") else np.from_dlpack(lent)
-        )  # DLPack before 1.0 cannot say that memory is writable
-    return _on_device(x, cuda.from_interface, x) if hasattr(x, "__cuda_array_interface__") else x
-
-
-_HOST = 1  # of DLPack's kinds of devices
-
-
-def _on_device(x: Any, made: Callable[[Any], Any], lent: Any) -> Any:
-    """The CuPy array of an array on a GPU; where there is no CuPy, it as it is."""
-    try:
-        return made(lent)
-    except ImportError:
-        return x
-
-
-def is_array(x: Any) -> bool:
-    """Whether it is an array of NumPy or CuPy."""
-    return isinstance(x, np.ndarray) or (hasattr(x, "strides") and type(x).__module__.partition(".")[0] == "cupy")
-
-
-def address(array: Any) -> int:
-    """The address of an array's first element: a host address for NumPy arrays, a device address for CuPy arrays."""
-    if isinstance(array, np.ndarray):
-        return address_of(array)
-    return int(array.__cuda_array_interface__["data"][0])
-
-
-def namespace(array: Any) -> Any:
-    """The array library of an array: the module `numpy` or `cupy`."""
-    return np if isinstance(array, np.ndarray) else sys.modules[type(array).__module__.partition(".")[0]]
-
-
-def resolve(array: Any) -> Memory:
-    """The allocation behind an array of NumPy or CuPy, flat and of its dtype, and the element at which the array begins.
-
-    Raises LaunchError when the array does not begin at a multiple of its item size.
-    """
-    library = namespace(array)
-    if library.__name__ == "numpy":
-        whole_array = array.ndim == 0 and not isinstance(array.base, np.ndarray)
-        return Memory(unlocked(array).reshape(1), 0) if whole_array else resolve_host(array)
-    block, size = array.data.mem, array.dtype.itemsize
-    whole, rest = divmod(int(array.data.ptr) - int(block.ptr), size) if array.size else (0, 0)
-    if rest:
-        raise LaunchError(f"an array of {array.dtype} starts {rest} bytes off a multiple of {size} in its allocation")
-    start = library.cuda.MemoryPointer(block, 0)
-    room = int(block.size) // size or whole + _reach(array)  # a variable of a RawModule: CuPy does not know its size
-    return Memory(library.ndarray((room,), array.dtype, start), whole)
-
-
-def _reach(array: Any) -> int:
-    """Elements from the array's first to its last in memory, both included."""
-    return 1 + int(sum(max(0, s) * (n - 1) for s, n in zip(array.strides, array.shape, strict=True))) // int(array.dtype.itemsize)
-
-
-def leaf_memory(array: Any) -> Memory:
-    """As `resolve`, with a complex array counted in its real numbers."""
-    memory = resolve(array)
-    if array.dtype.kind != "c":
-        return memory
-    return Memory(memory.root.view(f"f{array.dtype.itemsize // 2}"), memory.offset * 2)
-
-
-def fills(array: Any, memory: Memory) -> bool:
-    """Whether an array is all of its allocation, so that no kernel can legally reach outside of it. CuPy's pool rounds up to 512 bytes."""
-    rounding = 1 if namespace(array).__name__ == "numpy" else 512
-    lowest = sum(min(0, stride) * (length - 1) for stride, length in zip(array.strides, array.shape, strict=True))
-    return bool(memory.offset * array.dtype.itemsize + lowest == 0 and 0 <= memory.root.nbytes - array.nbytes < rounding)
-
-
-def _zeros_like(x: Any) -> Any:
-    """Zeros laid out like `x`, with the same room around them: a kernel that leaves a view leaves its shadow too. Of halves in float32: a
-    half would lose every contribution below the 2048th part of what is there."""
-    memory, library = resolve(x), namespace(x)
-    dtype = shadow_dtype(x.dtype)
-    if library is np:
-        asked(int(memory.root.size) * dtype.itemsize)
-    if fills(x, memory) and min(x.strides, default=0) >= 0:
-        return library.zeros_like(x, dtype)
-    room, strides = library.zeros(memory.root.size, dtype), tuple(s // x.dtype.itemsize * dtype.itemsize for s in x.strides)
-    if library.__name__ == "numpy":  # as_strided would hide from NumPy whose memory it is
-        return np.ndarray(x.shape, dtype, room, memory.offset * dtype.itemsize, strides)
-    return library.lib.stride_tricks.as_strided(room[memory.offset :], x.shape, strides)

@@ -21,7 +21,8 @@ from ..ir.types import Pointer
 from ..runtime.array_locks import writeable
 from ..runtime.base import Dim3
 from .aliasing import Alias, judge
-from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, fills, namespace, resolve
+from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped
+from .arrays import fills, namespace, resolve
 from .conversions import BoundArgument, Place, show, type_name
 from .layouts import repeats
 from .records import passed, spread

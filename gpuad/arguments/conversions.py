@@ -19,7 +19,8 @@ from ..ir.surface import Declaration
 from ..ir.types import BF16, HALVES, Complex, Pointer, Scalar, Struct, Type, Vector
 from ..runtime.array_locks import writeable
 from ..runtime.base import Memory
-from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped, as_array, resolve
+from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped
+from .arrays import as_array, resolve
 from .layouts import described, fits, same_number
 
 _SHADOWED = ("duplicated", "noneed", "batch")

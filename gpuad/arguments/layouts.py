@@ -19,7 +19,8 @@ from ..ir.dtypes import dtype_of, is_bfloat16, is_real
 from ..ir.records import Part, leaves, size_of
 from ..ir.types import BF16, HALVES, Array, Complex, Scalar, Struct, Type, Vector
 from ..runtime.array_locks import writeable
-from .annotations import Active, address
+from .annotations import Active
+from .arrays import address
 
 DType = np.dtype[Any]
 

@@ -17,7 +17,8 @@ from ..ir.surface import Declaration
 from ..ir.types import Complex, Pointer, Scalar, Struct, Type, Vector
 from ..runtime.base import Memory
 from .aliasing import Alias
-from .annotations import Active, BatchDuplicated, Duplicated, as_array
+from .annotations import Active, BatchDuplicated, Duplicated
+from .arrays import as_array
 from .conversions import BoundArgument, Place, opened, show
 from .layouts import described, dtype_leaves, element_dtype, fits
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import BatchDuplicated, Const, Duplicated, as_array
+from ..arguments.annotations import BatchDuplicated, Const, Duplicated
+from ..arguments.arrays import as_array
 from ..arguments.layouts import repeats
 from ..errors import GpuadError, LaunchError
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..arguments.annotations import Duplicated, Stopped, leaf_memory, namespace
+from ..arguments.annotations import Duplicated, Stopped
+from ..arguments.arrays import leaf_memory, namespace
 from ..arguments.recorder import current
 from ..errors import LaunchError, UnsupportedError
 from ..ops.temporaries import new_array

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import namespace
+from ..arguments.arrays import namespace
 from ..ir.dtypes import is_half
 from .linear import Shape
 from .watch import Watch

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import namespace
+from ..arguments.arrays import namespace
 from ..ir.dtypes import shadow_dtype
 from ..pipeline import in_fixed_point
 from ..tape.rule_declaration import Effect

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..arguments.annotations import Duplicated, as_array, leaf_memory, namespace
+from ..arguments.annotations import Duplicated
+from ..arguments.arrays import as_array, leaf_memory, namespace
 from ..errors import DistributedError, TapeError
 from ..pipeline import in_fixed_point
 from ..tape.region import of_array

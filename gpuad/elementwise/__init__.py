@@ -5,7 +5,7 @@ recorded and reversed like any other.
 """
 
 from ..api import offer
-from ..arguments.annotations import provide
+from ..arguments.operators import provide
 from .kernels import ElementwiseKernel
 from .recognise import called, recognised
 from .reductions import ReductionKernel

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, as_array
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
+from ..arguments.arrays import as_array
 from ..arguments.recorder import current
 from ..errors import LaunchError
 from ..frontend.elementwise import Parameter

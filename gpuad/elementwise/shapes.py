@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.aliasing import overlap, region
-from ..arguments.annotations import address, namespace
+from ..arguments.arrays import address, namespace
 from ..errors import LaunchError
 from ..frontend.elementwise import Operand
 from ..frontend.elementwise.words import Raw

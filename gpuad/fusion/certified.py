@@ -15,7 +15,7 @@ import numpy as np
 from ..affine.fusion_certificate import Footprint, Launches, footprint, otherwise, refused
 from ..affine.instances import Shape
 from ..affine.unit_trace import Part, Place
-from ..arguments.annotations import address
+from ..arguments.arrays import address
 from ..ir.nodes import Buffer, For, Kernel, Var
 from ..pipeline.adjoint_memory import shadow_of
 from ..pipeline.calls import Call

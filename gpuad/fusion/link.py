@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..analysis.injectivity import Launch as Numbers
-from ..arguments.annotations import address
+from ..arguments.arrays import address
 from ..codegen.cpu.source import library_calls
 from ..ir.nodes import Accumulate, Assign, Buffer, For, How, If, Kernel, Let, Load, Stmt, Store, Take, Var
 from ..ir.rewrite import walk_stmts

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from .. import pipeline
-from ..arguments.annotations import Duplicated, address
+from ..arguments.annotations import Duplicated
+from ..arguments.arrays import address
 from ..errors import LaunchError
 from ..ir.types import Scalar
 from ..pipeline import Call, State

@@ -14,7 +14,8 @@ import numpy as np
 
 from ..api import Kernel
 from ..arguments.aliasing import hull
-from ..arguments.annotations import Active, Const, Duplicated, namespace, resolve
+from ..arguments.annotations import Active, Const, Duplicated
+from ..arguments.arrays import namespace, resolve
 from ..arguments.layouts import element_dtype
 from ..errors import LaunchError
 from ..ir.dtypes import is_real

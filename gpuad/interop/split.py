@@ -16,7 +16,8 @@ import numpy as np
 from .. import pipeline
 from ..api import Kernel, check_flow_bare
 from ..arguments import BoundArgument
-from ..arguments.annotations import Duplicated, resolve
+from ..arguments.annotations import Duplicated
+from ..arguments.arrays import resolve
 from ..arguments.conversions import Place
 from ..errors import LaunchError, UnsupportedError
 from ..ir.dtypes import dtype_of

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..api import hvp, push_forward
-from ..arguments.annotations import namespace
+from ..arguments.arrays import namespace
 from ..interop import Signature, Split, split_launch
 from .callbacks import number
 

@@ -23,7 +23,8 @@ import numpy as np
 from jax.interpreters import ad
 
 from ..api import outside_of_tapes
-from ..arguments.annotations import Duplicated, address, namespace
+from ..arguments.annotations import Duplicated
+from ..arguments.arrays import address, namespace
 from ..arguments.recorder import Recorder, current
 from ..context_variables import scoped
 from ..errors import LaunchError, UnsupportedError

@@ -8,7 +8,7 @@ is `.shadow`, with a dtype of its own. Inside of a tape every operation is recor
 
 from __future__ import annotations
 
-from ..arguments import annotations as _annotations
+from ..arguments.operators import provide as _provide
 from .contraction import einsum
 from .extrema import max, min, norm, prod, std, var
 from .fourier import fft, fft2, fftn, ifft, ifft2, ifftn, irfft, rfft
@@ -92,4 +92,4 @@ __all__ = [
     "trunc", "var", "where",
 ]  # fmt: skip
 
-_annotations.provide({name: globals()[name] for name in __all__} | {"getitem": _getitem, "setitem": _setitem})
+_provide({name: globals()[name] for name in __all__} | {"getitem": _getitem, "setitem": _setitem})

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments.aliasing import hull, overlap, region
-from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, as_array, namespace
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
+from ..arguments.arrays import as_array, namespace
 from ..arguments.layouts import repeats
 from ..arguments.recorder import current
 from ..errors import ShadowError, TapeError, UnsupportedError

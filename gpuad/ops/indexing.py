@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import Duplicated, namespace, resolve
+from ..arguments.annotations import Duplicated
+from ..arguments.arrays import namespace, resolve
 from ..arguments.layouts import repeats
 from ..errors import LaunchError
 from ..pipeline import add_in_fixed_point

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import BatchDuplicated, Const, Duplicated, address, namespace
+from ..arguments.annotations import BatchDuplicated, Const, Duplicated
+from ..arguments.arrays import address, namespace
 from ..arguments.layouts import repeats
 from ..errors import LaunchError, ShadowError, UnsupportedError
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import Active, BatchDuplicated, Duplicated, namespace
+from ..arguments.annotations import Active, BatchDuplicated, Duplicated
+from ..arguments.arrays import namespace
 from ..arguments.recorder import current
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real, shadow_dtype

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import Const, Duplicated, resolve
+from ..arguments.annotations import Const, Duplicated
+from ..arguments.arrays import resolve
 from .adjoints import library_of
 from .layout import array_of, axes_of, axis_of
 

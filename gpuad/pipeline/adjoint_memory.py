@@ -11,7 +11,7 @@ import numpy as np
 
 from ..analysis.trip_counts import trips
 from ..arguments import BoundArgument
-from ..arguments.annotations import address, namespace
+from ..arguments.arrays import address, namespace
 from ..errors import UnsupportedError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer

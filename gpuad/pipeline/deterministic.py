@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..accumulate.fixed_point import DIGIT_BITS, DIGITS, FixedPoint, scales_of
-from ..arguments.annotations import namespace
+from ..arguments.arrays import namespace
 from ..context_variables import scoped
 from ..errors import LaunchError
 from ..ir.nodes import Buffer, Kernel

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, address, is_array, resolve
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
+from ..arguments.arrays import address, is_array, resolve
 from ..errors import GpuadError
 
 _MANY = 64  # entries of a container that are looked at

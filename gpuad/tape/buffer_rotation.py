@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..arguments.annotations import address, resolve
+from ..arguments.arrays import address, resolve
 from ..ir.nodes import Kernel, Store
 from ..ir.rewrite import walk_stmts
 from ..pipeline import Call

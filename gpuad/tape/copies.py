@@ -19,7 +19,7 @@ from ..affine.relations import is_installed
 from ..analysis.exact_coverage import surely
 from ..analysis.injectivity import Launch as Numbers
 from ..arguments.aliasing import hull
-from ..arguments.annotations import address, is_array
+from ..arguments.arrays import address, is_array
 from ..fusion import Link
 from ..fusion.copies_as_kernels import copying_like, setting_like
 from ..fusion.link import facts

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import address, resolve
+from ..arguments.arrays import address, resolve
 from ..runtime.actions import Action, copying
 
 New = Callable[[int, Any], Any]  # a flat array of so many elements of a type

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import as_array, is_array
+from ..arguments.arrays import as_array, is_array
 from ..errors import TapeError
 from ..pipeline import fingerprint
 

@@ -20,7 +20,7 @@ import numpy as np
 from .. import pipeline
 from ..ad.stack_layout import GROUP
 from ..analysis.trip_counts import depths
-from ..arguments.annotations import leaf_memory, namespace, resolve
+from ..arguments.arrays import leaf_memory, namespace, resolve
 from ..codegen.cpu.source import has_atomics, host_source
 from ..codegen.cpu.widen import wrapping
 from ..codegen.cuda import cuda_source

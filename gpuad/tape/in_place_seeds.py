@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..arguments.annotations import address, is_array, namespace, resolve
+from ..arguments.arrays import address, is_array, namespace, resolve
 from ..errors import LaunchError
 from ..runtime.actions import Action, copying
 from ..runtime.base import Memory

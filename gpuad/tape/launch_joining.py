@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import fusion, pipeline
 from ..arguments.aliasing import hull
-from ..arguments.annotations import address, is_array
+from ..arguments.arrays import address, is_array
 from ..errors import LaunchError
 from ..fusion import Link
 from ..ir.nodes import Kernel

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import BatchDuplicated, Duplicated, address, namespace, resolve
+from ..arguments.annotations import BatchDuplicated, Duplicated
+from ..arguments.arrays import address, namespace, resolve
 from ..errors import TapeError
 from ..ir.dtypes import is_real
 from ..runtime.actions import Action, ByPython

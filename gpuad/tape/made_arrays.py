@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import Duplicated, address, resolve
+from ..arguments.annotations import Duplicated
+from ..arguments.arrays import address, resolve
 from ..budget import rounded
 from ..errors import ShadowError
 from ..ir.dtypes import shadow_dtype

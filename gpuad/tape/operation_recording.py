@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..api import FlatArguments
-from ..arguments.annotations import BatchDuplicated, Duplicated, namespace, resolve
+from ..arguments.annotations import BatchDuplicated, Duplicated
+from ..arguments.arrays import namespace, resolve
 from ..arguments.layouts import float_views
 from ..arguments.recorder import unrecorded
 from ..errors import TapeError

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..arguments.annotations import address
+from ..arguments.arrays import address
 from .operations import Operation, Use
 from .recorded_launch import Launched
 from .region import EMPTY, Region

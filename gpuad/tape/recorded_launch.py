@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import pipeline
 from ..analysis.injectivity import Launch as Numbers
-from ..arguments.annotations import address
+from ..arguments.arrays import address
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store, Take
 from ..ir.rewrite import walk_stmts

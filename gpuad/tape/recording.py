@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..api import Kernel, pattern_of
-from ..arguments.annotations import BatchDuplicated, Duplicated, address, shadows_of_array
+from ..arguments.annotations import BatchDuplicated, Duplicated, shadows_of_array
+from ..arguments.arrays import address
 from ..errors import ShadowError, TapeError
 from ..pipeline import Call
 from ..pipeline.adjoint import Adjoint

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from ..arguments.annotations import address
+from ..arguments.arrays import address
 from ..arguments.deferred_clearing import DeferredClearing
 from ..runtime.actions import Action, Doing
 from ..runtime.base import Executor

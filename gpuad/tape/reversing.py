@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..arguments.annotations import address
+from ..arguments.arrays import address
 from ..pipeline import executor_of
 from .copy_on_write import CopyOnWriteShadows
 from .in_place_seeds import Placements

@@ -12,7 +12,8 @@ import numpy as np
 
 from ..arguments.aliasing import hull, overlap
 from ..arguments.aliasing import region as place
-from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, Stopped, address, as_array, leaf_memory, namespace, resolve
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, Stopped
+from ..arguments.arrays import address, as_array, leaf_memory, namespace, resolve
 from ..arguments.deferred_clearing import deferred_at
 from ..arguments.layouts import layout, repeats
 from ..errors import GpuadError, LaunchError, ShadowError

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from .. import pipeline
-from ..arguments.annotations import Active, namespace, resolve
+from ..arguments.annotations import Active
+from ..arguments.arrays import namespace, resolve
 from ..errors import TapeError
 from ..ir.dtypes import is_real
 from ..runtime.actions import Action, ByPython

@@ -35,7 +35,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..arguments.annotations import Active, Duplicated, namespace
+from ..arguments.annotations import Active, Duplicated
+from ..arguments.arrays import namespace
 from ..arguments.recorder import current
 from ..errors import TapeError
 from .region import Region

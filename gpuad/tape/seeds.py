@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments.aliasing import hull
-from ..arguments.annotations import BatchDuplicated, Duplicated, address, as_array, is_array, leaf_memory, namespace
+from ..arguments.annotations import BatchDuplicated, Duplicated
+from ..arguments.arrays import address, as_array, is_array, leaf_memory, namespace
 from ..arguments.layouts import repeats, signature
 from ..errors import TapeError
 from ..ir.dtypes import is_real

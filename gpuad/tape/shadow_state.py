@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..arguments.annotations import leaf_memory
+from ..arguments.arrays import leaf_memory
 from ..pipeline import Stage
 from ..runtime.actions import Action
 from ..runtime.base import Memory

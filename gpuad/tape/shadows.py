@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..arguments.annotations import address, leaf_memory
+from ..arguments.arrays import address, leaf_memory
 from ..arguments.deferred_clearing import DeferredClearing, deferred_at
 from ..errors import ShadowError
 from ..ir.dtypes import is_real

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import address, leaf_memory, namespace, resolve
+from ..arguments.arrays import address, leaf_memory, namespace, resolve
 from ..errors import TapeError
 from ..runtime.base import Memory
 from .arena import ALIGN, Arena

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import Duplicated, address
+from ..arguments.annotations import Duplicated
+from ..arguments.arrays import address
 from ..runtime.base import Executor
 
 Take = Callable[[Any], Any]

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, is_array, shadows_of_array
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, shadows_of_array
+from ..arguments.arrays import is_array
 from ..arguments.layouts import signature
 from ..runtime.actions import Action
 from .temporaries import Made

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arguments.annotations import address, namespace
+from ..arguments.arrays import address, namespace
 from ..runtime.actions import Action, Copying, clearing, copying, perform, perform_one
 from .lossy import Lossy
 from .region import EMPTY, Region, span

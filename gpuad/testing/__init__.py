@@ -27,7 +27,8 @@ from .. import api
 from ..analysis.activity import activity, differentiable
 from ..api import Family, Kernel
 from ..arguments import layouts
-from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, address, leaf_memory, namespace, resolve
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
+from ..arguments.arrays import address, leaf_memory, namespace, resolve
 from ..arguments.layouts import dtype_leaves
 from ..errors import UnsupportedError
 from ..ir import nodes

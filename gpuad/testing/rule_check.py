@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import Active, Const, Duplicated, namespace
+from ..arguments.annotations import Active, Const, Duplicated
+from ..arguments.arrays import namespace
 from ..errors import GpuadError
 from ..ir.dtypes import is_real
 from ..tape.declarations import is_constant, mapped

@@ -16,7 +16,8 @@ import numpy as np
 
 from .. import api, pipeline, testing
 from ..api import Kernel
-from ..arguments.annotations import Active, Const, Duplicated, namespace
+from ..arguments.annotations import Active, Const, Duplicated
+from ..arguments.arrays import namespace
 from ..errors import CompileError, GpuadError, LaunchError, LocatedError, UnsupportedError
 from ..ir.nodes import Accumulate, Atomic, Load, Store
 from ..ir.rewrite import walk_stmts

@@ -83,14 +83,14 @@ def test_a_graph_that_is_refused_owes_what_was_owed() -> None:
 
 def test_threads_that_come_to_a_pair_at_once_get_one_shadow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each made one, and what was added to all but one of them was lost."""
-    made = annotations._zeros_like
+    made = annotations.zeros_like
 
     def slowly(array: Any) -> Any:
         zeros = made(array)
         time.sleep(0.1)
         return zeros
 
-    monkeypatch.setattr(annotations, "_zeros_like", slowly)
+    monkeypatch.setattr(annotations, "zeros_like", slowly)
     squared, n = gpuad.kernel(_STORES, "squared"), 8
     pair, lock = Duplicated(np.ones(n + 1, np.float32)), threading.Lock()
 

@@ -13,7 +13,7 @@ import pytest
 
 import gpuad
 from gpuad import Duplicated, ops, pipeline
-from gpuad.arguments.annotations import address
+from gpuad.arguments.arrays import address
 from gpuad.runtime.base import Memory
 from gpuad.runtime.reference import Reference
 

@@ -1,0 +1,117 @@
+"""Arrays of NumPy, of CuPy and of other libraries: whose they are, where they lie, and the allocation behind them.
+
+In: any array, or any object. Out: an array of NumPy or CuPy on the same memory, its address, and its allocation as flat `Memory`, which is
+how the package tells what shares memory. Nothing is copied.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import LaunchError
+from ..ir.dtypes import shadow_dtype
+from ..runtime import cuda
+from ..runtime.allocation import asked
+from ..runtime.array_locks import unlocked
+from ..runtime.base import Memory, address_of
+from ..runtime.base import resolve as resolve_host
+
+
+def as_array(x: Any) -> Any:
+    """An array of NumPy or CuPy as it is, another library's (`__dlpack__`, `__cuda_array_interface__`) as one of these on the same memory,
+    anything else as it is."""
+    if isinstance(x, np.ndarray | type) or type(x).__module__.partition(".")[0] == "cupy":
+        return x
+    if hasattr(x, "__dlpack__"):
+        lent = x.detach() if hasattr(x, "detach") else x  # torch lends no memory that it would track
+        if int(x.__dlpack_device__()[0]) != _HOST:
+            return _on_device(x, cuda.from_dlpack, lent)
+        return (
+            np.asarray(x) if hasattr(x, "__array_interface__") else np.from_dlpack(lent)
+        )  # DLPack before 1.0 cannot say that memory is writable
+    return _on_device(x, cuda.from_interface, x) if hasattr(x, "__cuda_array_interface__") else x
+
+
+_HOST = 1  # of DLPack's kinds of devices
+
+
+def _on_device(x: Any, made: Callable[[Any], Any], lent: Any) -> Any:
+    """The CuPy array of an array on a GPU; where there is no CuPy, it as it is."""
+    try:
+        return made(lent)
+    except ImportError:
+        return x
+
+
+def is_array(x: Any) -> bool:
+    """Whether it is an array of NumPy or CuPy."""
+    return isinstance(x, np.ndarray) or (hasattr(x, "strides") and type(x).__module__.partition(".")[0] == "cupy")
+
+
+def address(array: Any) -> int:
+    """The address of an array's first element: a host address for NumPy arrays, a device address for CuPy arrays."""
+    if isinstance(array, np.ndarray):
+        return address_of(array)
+    return int(array.__cuda_array_interface__["data"][0])
+
+
+def namespace(array: Any) -> Any:
+    """The array library of an array: the module `numpy` or `cupy`."""
+    return np if isinstance(array, np.ndarray) else sys.modules[type(array).__module__.partition(".")[0]]
+
+
+def resolve(array: Any) -> Memory:
+    """The allocation behind an array of NumPy or CuPy, flat and of its dtype, and the element at which the array begins.
+
+    Raises LaunchError when the array does not begin at a multiple of its item size.
+    """
+    library = namespace(array)
+    if library.__name__ == "numpy":
+        whole_array = array.ndim == 0 and not isinstance(array.base, np.ndarray)
+        return Memory(unlocked(array).reshape(1), 0) if whole_array else resolve_host(array)
+    block, size = array.data.mem, array.dtype.itemsize
+    whole, rest = divmod(int(array.data.ptr) - int(block.ptr), size) if array.size else (0, 0)
+    if rest:
+        raise LaunchError(f"an array of {array.dtype} starts {rest} bytes off a multiple of {size} in its allocation")
+    start = library.cuda.MemoryPointer(block, 0)
+    room = int(block.size) // size or whole + _reach(array)  # a variable of a RawModule: CuPy does not know its size
+    return Memory(library.ndarray((room,), array.dtype, start), whole)
+
+
+def _reach(array: Any) -> int:
+    """Elements from the array's first to its last in memory, both included."""
+    return 1 + int(sum(max(0, s) * (n - 1) for s, n in zip(array.strides, array.shape, strict=True))) // int(array.dtype.itemsize)
+
+
+def leaf_memory(array: Any) -> Memory:
+    """As `resolve`, with a complex array counted in its real numbers."""
+    memory = resolve(array)
+    if array.dtype.kind != "c":
+        return memory
+    return Memory(memory.root.view(f"f{array.dtype.itemsize // 2}"), memory.offset * 2)
+
+
+def fills(array: Any, memory: Memory) -> bool:
+    """Whether an array is all of its allocation, so that no kernel can legally reach outside of it. CuPy's pool rounds up to 512 bytes."""
+    rounding = 1 if namespace(array).__name__ == "numpy" else 512
+    lowest = sum(min(0, stride) * (length - 1) for stride, length in zip(array.strides, array.shape, strict=True))
+    return bool(memory.offset * array.dtype.itemsize + lowest == 0 and 0 <= memory.root.nbytes - array.nbytes < rounding)
+
+
+def zeros_like(x: Any) -> Any:
+    """Zeros laid out like `x`, with the same room around them: a kernel that leaves a view leaves its shadow too. Of halves in float32: a
+    half would lose every contribution below the 2048th part of what is there."""
+    memory, library = resolve(x), namespace(x)
+    dtype = shadow_dtype(x.dtype)
+    if library is np:
+        asked(int(memory.root.size) * dtype.itemsize)
+    if fills(x, memory) and min(x.strides, default=0) >= 0:
+        return library.zeros_like(x, dtype)
+    room, strides = library.zeros(memory.root.size, dtype), tuple(s // x.dtype.itemsize * dtype.itemsize for s in x.strides)
+    if library.__name__ == "numpy":  # as_strided would hide from NumPy whose memory it is
+        return np.ndarray(x.shape, dtype, room, memory.offset * dtype.itemsize, strides)
+    return library.lib.stride_tricks.as_strided(room[memory.offset :], x.shape, strides)
