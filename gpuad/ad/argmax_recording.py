@@ -30,6 +30,7 @@ from ..ir.rewrite import (
     defined,
     edit,
     expressions,
+    holds,
     map_blocks,
     map_expr,
     map_stmt_exprs,
@@ -108,7 +109,7 @@ class _Rewrite:
         """The statements that take the places of others, by id; None where nothing is proved."""
         inside = tuple(walk_stmts(self.pair.backward.body))
         outer = {s.stack for s in inside if isinstance(s, ir.Pop)} - {s.stack for s in inside if isinstance(s, ir.Push)}
-        if outer != {self.pair.pop.stack} or any(isinstance(s, ir.Barrier | ir.Shuffle) for s in walk_stmts(self.pair.forward.body)):
+        if outer != {self.pair.pop.stack} or holds(self.pair.forward.body, ir.Barrier, ir.Shuffle):
             return None
         for condition in self._conditions():
             gated = self._cleared(condition)

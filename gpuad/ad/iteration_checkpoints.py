@@ -59,7 +59,7 @@ def checkpoint_iterations(
 ) -> ir.Block:
     """The body with the cheapest values on each stack. `origin`: the primal's variable that each renamed one repeats; those below uid
     `first` are the primal's own. `copies`: memory that only the sweep writes."""
-    body = _single_choices(body) if any(isinstance(s, ir.Push) for s in walk_stmts(body)) else body
+    body = _single_choices(body)
     for uid in dict.fromkeys(s.stack.uid for s in walk_stmts(body) if isinstance(s, ir.Push)):
         ends = [at for at in _places(body) if at.stmt.stack.uid == uid]
         if [type(at.stmt) for at in ends] == [ir.Push, ir.Pop]:

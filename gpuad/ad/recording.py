@@ -27,7 +27,7 @@ from ..analysis.trip_counts import constant_trips
 from ..errors import UnsupportedError
 from ..ir import nodes as ir
 from ..ir.nodes import Block, Carried, For, If, Kernel, Let, Load, Stmt, Var, While, variables
-from ..ir.rewrite import Names, blocks, defined, expressions, walk_stmts
+from ..ir.rewrite import Names, blocks, defined, expressions, holds, walk_stmts
 from ..ir.verify import tried
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.privatisation import share_tiles
@@ -168,7 +168,9 @@ class _Task:
                 if self.shots is not None:
                     body = eliminate_dead_code(forward_arrays(body), private=saved.values())
                 if self.analyse:
-                    body = eliminate_dead_code(checkpoint_iterations(body, origin, saved.values(), first, names), private=saved.values())
+                    if holds(body, ir.Push):
+                        body = checkpoint_iterations(body, origin, saved.values(), first, names)
+                    body = eliminate_dead_code(body, private=saved.values())
                     tried("iteration_checkpoints", replace(self.primal, body=body))
                 return _summary(share_tiles(body, arrays), self.primal, saved, working, stacks)
             needed, again = found, late

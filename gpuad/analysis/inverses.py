@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, spelled, walk_stmts
+from ..ir.rewrite import Names, holds, spelled, walk_stmts
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def inverse(kernel: ir.Kernel) -> ir.Kernel | None:
 
 def _undone(block: ir.Block, lets: Mapping[ir.Var, ir.Expr], names: Names) -> ir.Block | None:
     """A block with the accesses of it undone; None where that cannot be."""
-    inner = [s for s in block if any(isinstance(t, ir.Load | ir.Store) for t in walk_stmts((s,)))]
+    inner = [s for s in block if holds((s,), ir.Load, ir.Store)]
     if not inner or not all(isinstance(s, ir.Let | ir.If | ir.Load | ir.Store) for s in walk_stmts(block)):
         return None
     known = {**lets, **{s.var: s.value for s in block if isinstance(s, ir.Let)}}

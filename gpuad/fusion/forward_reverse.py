@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..affine.relations import is_installed
 from ..codegen.cpu.source import has_atomics, is_flat
 from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tell
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import holds, walk_stmts
 from ..ir.types import Space
 from ..ir.verify import verify
 from ..pipeline.adjoint import Adjoint
@@ -56,7 +56,7 @@ def _is_certified(found: Fused, pointers: Pointers, primal: Kernel, stage: Stage
 def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused | None:
     if call.bound.library != "cupy" and has_atomics(stage.kernel) and not has_atomics(primal):
         return None  # on a CPU a kernel with atomics has one core, and the primal alone has all of them
-    if _waits(primal.body) or _waits(stage.kernel.body) or any(isinstance(s, Alloc) for s in walk_stmts(primal.body)):
+    if _waits(primal.body) or _waits(stage.kernel.body) or holds(primal.body, Alloc):
         return None
     if any(p.role not in ("primal", "shadow", "entry") for p in stage.parameters):
         return None

@@ -23,7 +23,7 @@ from typing import TypeAlias
 from ..ad.stack_layout import thread_in_block
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, assigned_vars, defined, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, defined, expressions, holds, map_blocks, walk_stmts
 from ..ir.types import BOOL, I64, Space
 from ..optimize.dead_code import eliminate_dead_code
 
@@ -253,7 +253,7 @@ class _Slice:
         some = _of("+", _of("/", _of("-", span, 1), b.select(forward, pace, _whole(1))), 1)
         length = ir.Let(trips, b.select(b.compare(">", span, _whole(0)), some, _whole(0)))
         used = {v for s in walk_stmts(stmt.body) for e in expressions(s) for v in ir.variables(e)}
-        alike = stmt.var not in used and not stmt.carried and not any(isinstance(s, ir.Push | ir.Pop) for s in walk_stmts(stmt.body))
+        alike = stmt.var not in used and not stmt.carried and not holds(stmt.body, ir.Push, ir.Pop)
         most = _whole(2) if alike else self.left
         over = b.negate(forward) if alike else ir.Binary("||", b.negate(forward), b.compare(">", trips, self.left), BOOL)
         late = ir.If(over, (ir.Assign(self.late, _whole(1)),))

@@ -125,6 +125,11 @@ def walk_stmts(block: ir.Block) -> Iterator[ir.Stmt]:
             yield from walk_stmts(inner)
 
 
+def holds(block: ir.Block, *kinds: type[ir.Stmt]) -> bool:
+    """Whether a statement of one of these kinds is in the block, at any depth."""
+    return any(isinstance(stmt, kinds) for stmt in walk_stmts(block))
+
+
 def walk_blocks(block: ir.Block) -> Iterator[ir.Block]:
     """A block and the blocks inside it, each before those that it contains."""
     yield block

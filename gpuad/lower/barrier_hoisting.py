@@ -24,8 +24,6 @@ from ..ir.types import I32, U32
 
 def hoist_barriers(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel with its barriers lifted. Raises UnsupportedError at a barrier that some threads of a block may not reach."""
-    if not any(isinstance(s, ir.Barrier | ir.Shuffle) for s in walk_stmts(kernel.body)):
-        return kernel
     task = _Hoisting(Names(kernel))
     return replace(kernel, body=task.block(task.masked(kernel.body, None)))
 

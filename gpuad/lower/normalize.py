@@ -22,9 +22,9 @@ from functools import partial
 from ..errors import UnsupportedError
 from ..ir import folding, surface
 from ..ir.aliases import NONE, Aliases, Origin, Overlap, nulls
-from ..ir.nodes import Alloc, Barrier, Block, Buffer, Constant, Expr, Kernel, Stmt, Store, Tell, Var
+from ..ir.nodes import Alloc, Barrier, Block, Buffer, Constant, Expr, Kernel, Shuffle, Stmt, Store, Tell, Var
 from ..ir.records import holds_pointers, is_composite, is_record, numbers, size_of, split_parameter
-from ..ir.rewrite import map_blocks
+from ..ir.rewrite import holds, map_blocks
 from ..ir.types import I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void, value_type
 from ..optimize.dead_code import tidy
 from ..optimize.scalar_replacement import replace_aggregates
@@ -51,9 +51,12 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
         memory.write(s, cell, cell.type, value, function.span, None)
     _sequence(s, function.body.body)
     shared = tuple(Alloc(b, span=function.span) for buffer in s.shared.values() for b in s.grouped(buffer))
-    kernel = replace_aggregates(hoist_barriers(Kernel(function.name, params, (*shared, *s.out), function.span, const=const)))
+    kernel = Kernel(function.name, params, (*shared, *s.out), function.span, const=const)
+    together = holds(kernel.body, Barrier, Shuffle)
+    kernel = replace_aggregates(hoist_barriers(kernel) if together else kernel)
     kernel = replace(kernel, body=tidy(kernel.body))
-    check_barriers(kernel)
+    if together:
+        check_barriers(kernel)
     return kernel
 
 

@@ -21,7 +21,7 @@ from typing import TypeAlias, TypeGuard
 from ..ir import folding
 from ..ir import nodes as ir
 from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Block, Buffer, For, How, If, Load, Shuffle, Stmt, Store, Take, While
-from ..ir.rewrite import blocks, edit, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import blocks, edit, expressions, holds, map_blocks, walk_stmts
 from ..ir.types import Space
 
 
@@ -41,7 +41,7 @@ def tidy(body: ir.Block) -> ir.Block:
 
 def without_output(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel without printf and assertions, and without what only they needed."""
-    if not any(isinstance(s, ir.Tell) for s in walk_stmts(kernel.body)):
+    if not holds(kernel.body, ir.Tell):
         return kernel
     return replace(kernel, body=tidy(edit(kernel.body, lambda s: () if isinstance(s, ir.Tell) else None)))
 
@@ -290,7 +290,7 @@ def waits(body: Block) -> bool:
 
 def remove_redundant_barriers(body: Block) -> Block:
     """The body without the barriers that separate nothing."""
-    if not any(isinstance(s, Barrier) for s in walk_stmts(body)):
+    if not holds(body, Barrier):
         return body
     return _block(body, NOTHING, NOTHING)[0]
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
+from typing import TypeAlias
 
 from ..accumulate.reduce import broadcast
 from ..ad.argmax_recording import record_argmax
@@ -27,8 +29,8 @@ from ..analysis.atomic_extrema import check_tangents
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.aliases import NONE, Aliases, without_arrays
-from ..ir.nodes import Alloc, Atomic, Block, Buffer, Expr, Kernel, Load, Var, children, walk
-from ..ir.rewrite import Names, expressions, walk_stmts
+from ..ir.nodes import Alloc, Atomic, Block, Buffer, Expr, For, Kernel, Load, Push, Stmt, Var, children, walk
+from ..ir.rewrite import Names, expressions, holds, walk_stmts
 from ..ir.types import I64, Scalar, Space, value_type
 from ..ir.verify import made, verify
 from ..lower.normalize import normalize
@@ -90,6 +92,20 @@ class Draft:
         return replace(self.wide, params=(*self.wide.params, *saved, *stacks), body=self.body)
 
 
+KernelPass: TypeAlias = Callable[[Kernel, Request], Kernel]
+DraftPass: TypeAlias = Callable[[Draft], Draft]
+
+
+def _concerning(*kinds: type[Stmt]) -> Callable[[KernelPass], KernelPass]:
+    """A pass that leaves a kernel as it is that has no statement of these kinds is not run for it."""
+    return lambda one: wraps(one)(lambda kernel, request: one(kernel, request) if holds(kernel.body, *kinds) else kernel)
+
+
+def _with(*kinds: type[Stmt]) -> Callable[[DraftPass], DraftPass]:
+    """The same of what there is of a derivative, or else of the primal."""
+    return lambda one: wraps(one)(lambda draft: one(draft) if holds(draft.body or draft.kernel.body, *kinds) else draft)
+
+
 # --- the primal ---------------------------------------------------------------------------------------------------------------------------
 
 
@@ -114,16 +130,19 @@ def forwarded_stores(kernel: Kernel, request: Request) -> Kernel:
     return forward_stores(kernel)
 
 
+@_concerning(Alloc)
 def privatisation(kernel: Kernel, request: Request) -> Kernel:
     """A local array belongs to the iteration that fills it."""
     return privatise_arrays(kernel)
 
 
+@_concerning(Alloc)
 def tile_privatisation(kernel: Kernel, request: Request) -> Kernel:
     """A tile in shared memory belongs to the iteration that fills it."""
     return privatise_tiles(kernel) if request.refilled else kernel
 
 
+@_concerning(Atomic)
 def named_operands(kernel: Kernel, request: Request) -> Kernel:
     """A variable for what an atomic maximum or minimum compares."""
     return name_argmax_operands(kernel, Names(kernel))
@@ -136,12 +155,14 @@ CANONICAL = (silence, named_results, forwarded_stores, privatisation, tile_priva
 # --- the adjoint --------------------------------------------------------------------------------------------------------------------------
 
 
+@_with(Atomic)
 def argmax_marks(draft: Draft) -> Draft:
     """Which thread's number an atomic maximum or minimum keeps is written down."""
     kernel, marks = mark_argmax(draft.kernel, draft.facts, draft.names)
     return replace(draft, kernel=kernel, marks=marks)
 
 
+@_with(Atomic)
 def logs(draft: Draft) -> Draft:
     """A log for each result that another run might not give again."""
     kernel, found = logs_of(draft.kernel, draft.marks, draft.names)
@@ -163,6 +184,7 @@ def simplification(draft: Draft) -> Draft:
     return replace(draft, body=simplify(_body(draft), draft.first_own))
 
 
+@_with(Push)
 def argmax_recording(draft: Draft) -> Draft:
     """Iterations are noted where a stack of choices would say the same."""
     body = _body(draft)
@@ -172,6 +194,7 @@ def argmax_recording(draft: Draft) -> Draft:
     return replace(draft, body=simplify(eliminate_dead_code(noted, private=list(_recording(draft).entry.values())), draft.first_own))
 
 
+@_with(For)
 def loop_order(draft: Draft) -> Draft:
     """Reversed loops run in the primal's order where their iterations commute."""
     return replace(draft, body=run_forwards(_body(draft)))
@@ -214,13 +237,13 @@ def primal_of(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     return _kernel(made("normalize", normalize(function, aliases)), PRIMAL, Request(Pattern((), aliases)))
 
 
-def _kernel(kernel: Kernel, passes: Sequence[Callable[[Kernel, Request], Kernel]], request: Request) -> Kernel:
+def _kernel(kernel: Kernel, passes: Sequence[KernelPass], request: Request) -> Kernel:
     for one in passes:
         kernel = made(one.__name__, one(kernel, request))
     return kernel
 
 
-def _drafted(draft: Draft, passes: Sequence[Callable[[Draft], Draft]]) -> Draft:
+def _drafted(draft: Draft, passes: Sequence[DraftPass]) -> Draft:
     for one in passes:
         draft = one(draft)
         made(one.__name__, draft.current)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from ...ir import nodes as ir
 from ...ir.folding import add, negate
-from ...ir.rewrite import walk_stmts
+from ...ir.rewrite import holds, walk_stmts
 from ..control import COMPARED
 from ..cuda import wrapped
 from ..scopes import INDENT, PRIMARY
@@ -75,7 +75,7 @@ class LaneStatements(HostStatements):
         super().__init__(kernel, reserved, wide)
         assert isinstance(self.text, LaneExpressions)
         self.lane_text = self.text
-        silent = not any(isinstance(s, ir.Tell) for s in walk_stmts(self.kernel.body))
+        silent = not holds(self.kernel.body, ir.Tell)
         self.reduced: list[str] = []  # what the loop that is printed next adds to
         self.totals: dict[Total, ir.Var] = {}  # the sums over lanes that the present piece forms
         self.span = ""  # how many iterations the present tile has

@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from ...ir import nodes as ir
 from ...ir.folding import negate
-from ...ir.rewrite import is_short, rebuild, substitute, walk_stmts
+from ...ir.rewrite import holds, is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL
 from ..coalesce import Classes
 from ..folded import Read, defined, expanded, operands, visit_operands
@@ -131,7 +131,7 @@ def lanes(kernel: ir.Kernel, classes: Classes, threads: ir.For | None = None) ->
     if memory that is as long as what is stored to it is not accessed at the same index by all of them."""
     uniform = Uniform(kernel, classes, threads)
     loops = [s for s in walk_stmts(uniform.work) if isinstance(s, ir.For | ir.While) and uniform.lifts(s)]
-    if not loops or any(isinstance(s, ir.Atomic) for s in walk_stmts(uniform.work)):
+    if not loops or holds(uniform.work, ir.Atomic):
         return None
     meet = has_conflict(uniform.work)
     if any(is_contiguous_traversal(loop, uniform, meet) for loop in loops):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir import nodes as ir
-from ...ir.rewrite import walk_stmts
+from ...ir.rewrite import holds, walk_stmts
 from ...ir.types import BOOL, F32, F64, I32, I64, U32, U64, Scalar
 from ..folded import Read
 from ..scopes import PRECEDENCE, PRIMARY, UNARY, Expressions
@@ -190,7 +190,7 @@ class HostStatements(Statements):
     print_name = "gpuad_print"
 
     def announce(self, stmt: ir.For) -> None:
-        straight = stmt.independent and not any(isinstance(s, ir.For | ir.While) for s in walk_stmts(stmt.body))
+        straight = stmt.independent and not holds(stmt.body, ir.For, ir.While)
         if straight and is_vectorisable(stmt.body, self.apart):
             self.line("GPUAD_INDEPENDENT")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ...ir.functions import FUNCTIONS
 from ...ir.nodes import Alloc, Buffer, Call, For, Kernel, Var, While, walk
-from ...ir.rewrite import expressions, walk_stmts
+from ...ir.rewrite import expressions, holds, walk_stmts
 from ...ir.types import F32, Space
 from ...optimize.scalar_replacement import unroll_local_arrays
 from ..cuda import comment, functions, parameters, pointer, wrapped
@@ -116,7 +116,8 @@ class _Entry:
     def __init__(self, kernel: Kernel, wide: bool, apart: bool) -> None:
         blocks = any(isinstance(s, For) and s.independent for s in walk_stmts(kernel.body))  # are its threads: their arrays stay
         axes = merge_axes(kernel if blocks else unroll_local_arrays(kernel, assigned=True))
-        flat = flatten(axes.kernel) if wide and apart and "x" in axes.merged else Flat(axes.kernel)
+        loops = holds(axes.kernel.body, For, While)
+        flat = flatten(axes.kernel) if loops and wide and apart and "x" in axes.merged else Flat(axes.kernel)
         self.name = identifier(kernel.name)
         self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
         summed = fold(sink_sums(flat.kernel))
@@ -140,7 +141,7 @@ class _Entry:
         self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
-        in_lanes = apart and not self.sums and not (blocks and (self.row_fields or not self.interleaved))
+        in_lanes = loops and apart and not self.sums and not (blocks and (self.row_fields or not self.interleaved))
         self.lanes = LaneStatements(rows.kernel, reserved, wide) if in_lanes else None
         if self.lanes and self.lanes.plan is None:
             self.lanes = None
@@ -153,7 +154,7 @@ class _Entry:
             self.promote(rows.kernel, reserved)
         plain = self.inner_in_order and not library_calls(kernel)
         self.in_full = plain and apart and self.inside is not None and may_overlap_tail(self.inside.kernel)
-        self.straight = self.independent and not any(isinstance(s, For | While) for s in walk_stmts(self.kernel.body))
+        self.straight = self.independent and not holds(self.kernel.body, For, While)
         inside = self.inner_function()
         body = [] if self.lanes else [*self.function(lines), ""]
         looped = self.looped()

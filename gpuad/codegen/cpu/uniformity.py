@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from ...ir import nodes as ir
 from ...ir.nodes import Accumulate, Atomic, Block, Buffer, Expr, How, Stmt, Take
-from ...ir.rewrite import assigned_vars, is_short, rebuild, substitute, walk_stmts
+from ...ir.rewrite import assigned_vars, holds, is_short, rebuild, substitute, walk_stmts
 from ...ir.types import F32, F64, Scalar
 from ..coalesce import Classes
 from ..folded import Read, blocks, defined, expressions, loaded, operands, single_values, written
@@ -84,7 +84,7 @@ class Uniform:
     def guarding(self, kernel: ir.Kernel) -> Iterator[Bound]:
         """Where comparisons with the global x index change that a loop stands behind."""
         for stmt in walk_stmts(kernel.body):
-            if isinstance(stmt, ir.If) and any(isinstance(s, ir.For | ir.While) for s in walk_stmts((stmt,))):
+            if isinstance(stmt, ir.If) and holds((stmt,), ir.For, ir.While):
                 bounds = (self.bound(e) for e in ir.walk(substitute(stmt.condition, self.values)))
                 yield from (b for b in bounds if b is not None)
 
