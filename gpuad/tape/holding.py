@@ -20,6 +20,7 @@ from .operations import Operation
 from .planner import Planner
 from .recorded_launch import WRITES, Launched
 from .region import EMPTY, Region
+from .reversing import Reversing
 from .script import Adjoint, Again, Arrive, Begin, Block, Fetch, Item, Script, Store, Stored
 
 INITIAL = "the state at the beginning, from which operations run again"
@@ -199,7 +200,7 @@ class Reading:
     """Reads off a tape's recording, or off a `script` for it, what is held. `names`: the user's, by address. `planner`: whose script it is,
     if it is not the tape's own, but one that it might have."""
 
-    def __init__(self, tape: Any, names: Mapping[int, str], script: Script | None, planner: Planner | None) -> None:
+    def __init__(self, tape: Reversing, names: Mapping[int, str], script: Script | None, planner: Planner | None) -> None:
         self.tape, self.names, self.script, self.planner = tape, names, script, planner
         self.operations: Sequence[Operation] = tape.operations
         self.places, self.needs = Places(self.operations), Needs(self.operations)
@@ -306,7 +307,9 @@ class Reading:
 
     def kept(self) -> Iterator[Held]:
         """What operations run again from."""
-        kept, reruns = self.tape.within.kept, self.tape.within.reruns
+        within = self.tape.within
+        assert within is not None, "asked for where there is a budget"
+        kept, reruns = within.kept, within.reruns
         for copied in kept.initial:
             yield self._copied(copied, copied.piece.time, INITIAL)
         for time, copies in kept.results.items():
@@ -417,7 +420,7 @@ class _Scripted:
             yield Held(reading.name(s.where), Kind.checkpoint, rounded(s.buffer.size), begin, end, why=why)
 
 
-def holding(tape: Any, names: Mapping[int, str], script: Script | None, planner: Planner | None = None) -> Holding:
+def holding(tape: Reversing, names: Mapping[int, str], script: Script | None, planner: Planner | None = None) -> Holding:
     """What a tape's complete recording and its reversal hold; `script`: what the reversal follows, None if nothing runs again; `planner`:
     whose script that is, if it is not the tape's own."""
     reading = Reading(tape, names, script, planner)

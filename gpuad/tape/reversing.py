@@ -14,14 +14,11 @@ from ..pipeline import executor_of
 from .copy_on_write import CopyOnWriteShadows
 from .in_place_seeds import Placements
 from .reaching import unreached
-from .region import Region
 from .reversal_plan import Plan, Reversal
-from .seeds import Asked, Seeding, as_before
+from .seeds import Asked, Seed, Seeding, as_before
 from .shadow_state import ShadowState
 from .temporaries import inner
 from .trace_replay import Repeating
-
-Seed = tuple[Any, Any, Any, Region]  # the shadow's elements, what goes there, the shadow's allocation and which elements of it these are
 
 
 class Reversing(Seeding, Repeating):
@@ -71,6 +68,16 @@ class Reversing(Seeding, Repeating):
             plan.unused = unreached(self.operations, self.shadows, seeds or (), self.made.arrays, self.touched)
         self._work()
         return self.plans[key]
+
+    @property
+    def scratch(self) -> Mapping[int, int]:
+        """Bytes of transient memory that adjoints take, by the number of the operation, as far as a reversal has been planned."""
+        return next(reversed(self.plans.values())).scratch if self.plans else {}
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of all transient memory."""
+        return self._transient.nbytes
 
     @property
     def _portion(self) -> Callable[[int], Any] | None:

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from .recording import Recording
 from .region import Region, of_array
 from .trace_steps import arrays_of
 
+Seed: TypeAlias = tuple[Any, Any, Any, Region]  # the shadow's elements, what goes there, the shadow's allocation, which elements of it
 _MOST = 8  # seeds read in place
 _SEEDS = "seeds are {Duplicated: array or number}, as in tape.reverse({loss: 1.0}), or {BatchDuplicated: a tuple of such}"
 
@@ -36,12 +37,12 @@ class Seeding(Recording):
         self._placed_seeds: set[tuple[Where, int, int]] = set()
         self._asked: Asked | None = None
 
-    def _resolved(self, seeds: Mapping[Any, Any], *, lasting: bool = False) -> list[tuple[Any, Any, Any, Region]]:
+    def _resolved(self, seeds: Mapping[Any, Any], *, lasting: bool = False) -> list[Seed]:
         """The shadow views that seeds go to, by memory, and the seeds, copied where they have to be; the allocation of each and its
         elements. Nothing is written yet. `lasting`: the seeds will be read again later."""
         if not isinstance(seeds, Mapping):
             raise TapeError(_SEEDS)
-        found: list[tuple[Any, Any, Any, Region]] = []
+        found: list[Seed] = []
         for key, seed in seeds.items():
             if not isinstance(key, Duplicated | BatchDuplicated):
                 raise TapeError(_SEEDS)
@@ -72,7 +73,7 @@ class Seeding(Recording):
                 found.append((shadow, self._outside_shadows(part, lasting), root, touched))
         return found
 
-    def placements(self, resolved: Sequence[tuple[Any, Any, Any, Region]], lasting: bool) -> Placements:
+    def placements(self, resolved: Sequence[Seed], lasting: bool) -> Placements:
         """Which of the seeds are read where they are: arrays that were the seeds the last time too, or that are `lasting`, apart from all
         shadows."""
         found: dict[Where, Placed] = {}
@@ -145,7 +146,7 @@ class Asked:
     plan: Any
 
     @classmethod
-    def of(cls, seeds: Mapping[Any, Any], resolved: Sequence[tuple[Any, Any, Any, Region]], premises: tuple[Any, ...], plan: Any) -> Asked:
+    def of(cls, seeds: Mapping[Any, Any], resolved: Sequence[Seed], premises: tuple[Any, ...], plan: Any) -> Asked:
         """Seeds that were resolved as they are."""
         found = tuple((shadow, root, region) for shadow, _, root, region in resolved)
         return cls(tuple(seeds), tuple(map(_weakly, seeds.values())), _signed(seeds), premises, found, plan)
@@ -157,12 +158,12 @@ class Asked:
         same = all(map(is_, seeds, self.keys)) and all(known() is seed for known, seed in zip(self.seeds, seeds.values(), strict=True))
         return same and all(map(_is_same, premises, self.premises)) and _signed(seeds) == self.arrays
 
-    def resolved(self, seeds: Mapping[Any, Any]) -> list[tuple[Any, Any, Any, Region]]:
+    def resolved(self, seeds: Mapping[Any, Any]) -> list[Seed]:
         """What `_resolved` would find."""
         return [(shadow, seed, root, region) for (shadow, root, region), seed in zip(self.found, seeds.values(), strict=True)]
 
 
-def as_before(seeds: Mapping[Any, Any], resolved: Sequence[tuple[Any, Any, Any, Region]], last: Mapping[Where, Callable[[], Any]]) -> bool:
+def as_before(seeds: Mapping[Any, Any], resolved: Sequence[Seed], last: Mapping[Where, Callable[[], Any]]) -> bool:
     """Whether all seeds are arrays that were the `last` ones too, each for the array of one shadow, and are read where they are or copied
     from there: then the next reversal with them will be this one."""
     if len(seeds) != len(resolved) or type(seeds) is not dict:

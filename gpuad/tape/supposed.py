@@ -21,9 +21,10 @@ from .recorded_launch import Launched
 from .relaunch import rule_again, undo_of
 from .rerun import Rerun, of_uses, order_matters, united, without
 from .ruled import Ruled
+from .trace_replay import Repeating
 
 
-def supposed(tape: Any) -> Prospects:
+def supposed(tape: Repeating) -> Prospects:
     """What a tape's recording would come to within budgets; all that is free, if none is given."""
     operations = [_as_recorded(tape, operation) for operation in tape.operations]
     reruns = [_rerun(tape, operation) for operation in operations]
@@ -33,7 +34,7 @@ def supposed(tape: Any) -> Prospects:
     return Prospects(planner, tape.made.nbytes, free, free)
 
 
-def _as_recorded(tape: Any, operation: Operation) -> Operation:
+def _as_recorded(tape: Repeating, operation: Operation) -> Operation:
     """The operation without values that are kept in place of memory."""
     if not isinstance(operation, Launched) or operation.kept is None:
         return operation
@@ -43,7 +44,7 @@ def _as_recorded(tape: Any, operation: Operation) -> Operation:
     return replace(operation, adjoint=adjoint, effects=effects, uses=uses, logs=[], kept=None)
 
 
-def _rerun(tape: Any, operation: Operation) -> Rerun:
+def _rerun(tape: Repeating, operation: Operation) -> Rerun:
     """What an operation reads and writes when it runs again; without what runs it."""
     if isinstance(operation, Ruled):
         return rule_again(operation, _nothing, tape.library_name)
@@ -65,7 +66,7 @@ def _nothing() -> None:
     """What would run it."""
 
 
-def _signatures(tape: Any, operations: Sequence[Operation]) -> Iterator[Any]:
+def _signatures(tape: Repeating, operations: Sequence[Operation]) -> Iterator[Any]:
     """What tells operations apart."""
     steps = [step for step in tape.steps or () if step.operates]
     if len(steps) == len(operations):

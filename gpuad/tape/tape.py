@@ -477,16 +477,6 @@ class Tape(Reversing, LaunchRecording):
         held = ((names.get(where), made) for where, made in self.made.arrays.items() if made.is_handed_out)
         return tuple((name, made.where, int(made.array.nbytes)) for name, made in held if name is not None)
 
-    @property
-    def scratch(self) -> Mapping[int, int]:
-        """Bytes of transient memory that adjoints take, by the number of the operation, as far as a reversal has been planned."""
-        return next(reversed(self.plans.values())).scratch if self.plans else {}
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of all transient memory."""
-        return self._transient.nbytes
-
     def explain(self) -> Account:
         """For each saved piece the bytes, who needs it and who overwrites it; within a budget, what its plan stores, runs again, offloads
         and keeps, with bytes and reasons. Printable; `.rows`. Arrays are called as the caller calls them, or else as the kernels do."""
