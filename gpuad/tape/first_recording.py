@@ -185,7 +185,9 @@ class FirstRecording(BudgetMemory):
         self.marks.clear()
         for a in self.tape.allocations.values():
             a.pending, a.initial = EMPTY, EMPTY
-        open_ = [self._copied(self.tape.allocations[w], region, len(self.reruns)) for each in self._open for w, region in each.items()]
+        last = [rerun.writes for rerun in self.reruns[-1:] if rerun.keeps]  # whose result is perhaps not kept yet
+        newest = [part for each in (*self._open, *last) for part in each.items()]
+        open_ = [self._copied(self.tape.allocations[where], region, len(self.reruns)) for where, region in newest]
         _put_back(initial)
         initial = []
         steps = [step for step in self.tape.steps or () if step.operates]
@@ -204,7 +206,7 @@ class FirstRecording(BudgetMemory):
         for step in self.tape.steps or ():
             step.room = room = step.room if step.operates else room  # what makes an array saves nothing
         self.tape.doing = doing
-        _put_back([*self.kept.arrivals.get(len(self.reruns), ()), *open_])  # what others have written since the last operation
+        _put_back([*self.kept.arrivals.get(len(self.reruns), ()), *open_])  # what it, and others since, have written
         self.kept = Kept()
         self._planner = None
 
