@@ -93,6 +93,10 @@ class Watch:
                     raise DistributedError(self.broken)
                 if now > deadline:
                     self._give_up(what)
+        except _mpi().Exception as error:
+            _never_freed.append((request, kept))
+            self.tell(error)
+            raise DistributedError(f"{what}: {error}") from error
         except BaseException as error:
             _never_freed.append((request, kept))
             self.tell(error)

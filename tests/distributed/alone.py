@@ -1,0 +1,46 @@
+"""Programs in which one rank goes its own way, each started by a test: `alone.py WHAT`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+import gpuad
+from gpuad import Duplicated, Tape
+from gpuad.distributed import IN_PLACE
+
+LIMIT = 3.0
+what = sys.argv[1]
+comm = gpuad.distributed.wrap(MPI.COMM_WORLD, limit=LIMIT)
+x, tape = Duplicated(np.ones(4)), Tape()
+begin = time.monotonic()
+
+
+def last() -> None:
+    """What the last rank does, in place of the second call."""
+    if what == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if what == "stuck":
+        time.sleep(60)
+    if what == "raises outside":
+        raise RuntimeError("no such file")
+
+
+try:
+    with tape:
+        comm.Allreduce(IN_PLACE, x)
+    if comm.rank == comm.size - 1:
+        last()
+    if what == "other length" and comm.rank:  # one rank does not come to the reverse
+        comm.Barrier()
+    tape.reverse({x: 1.0}, seed_rank=0)
+except gpuad.distributed.DistributedError as error:
+    print(f"rank {comm.rank} after {time.monotonic() - begin:.1f} s: {error}", flush=True)
+    raise
