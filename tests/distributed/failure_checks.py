@@ -251,7 +251,7 @@ def replicated(comm: Any) -> None:
 
 
 def budgets(comm: Any) -> None:
-    """The same bits within a budget in which launches run again: no message is sent once more. All ranks have one budget, or it is refused."""
+    """The same bits within a budget in which launches run again: no message is sent once more. All ranks have one budget."""
     free = Heat(comm, rows=16, n=24, steps=24)
     _, wanted = free.gradient()
     points = [p for p in free.tape.tradeoff().points if p.reruns > 20]
