@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import itertools
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ import pytest
 from nightly import NIGHTLY
 
 from gpuad import pipeline
-from gpuad.runtime import compiler
+from gpuad.runtime import compiler, host
 from gpuad.tape import reversal_plan
 
 collect_ignore = ["tools/example_repository"]  # which runs in an environment of its own
@@ -31,6 +33,7 @@ TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 OPTIMISED = (TESTS / "codegen", TESTS / "runtime", TESTS.parent / "kernels")
 LEVEL_ASKED = os.environ.get(compiler.LEVEL)  # whoever names one means all tests
+IN_VECTORS = re.compile(r"^ *GPUAD_(LANES|FLOATS|DOUBLES|SUMS)\b", re.MULTILINE)  # before a loop that is one at -O1, too
 PTX = ptx_executor.Ptx("-fmad=false", "-ftz=false")  # rounds as the other executors do
 
 
@@ -45,9 +48,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """With `--ptx` the tests that ask for the CPU's executor get the one that executes PTX."""
+    host.compiled = compiled_for_tests
     gc.set_threshold(20_000)  # thousands of kernels stay: looking through them every 700 objects takes a twentieth of the time
     if config.getoption("--ptx"):
         launch_tools.EXECUTORS["host"] = PTX
+
+
+_compiled = host.compiled
+
+
+def compiled_for_tests(source: str, symbols: Sequence[str], defines: tuple[str, ...] = ()) -> ctypes.CDLL:
+    """Plainly, where -O1 would change no more than how long it takes."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get(compiler.LEVEL) == "1" and not LEVEL_ASKED and not IN_VECTORS.search(source):
+            patch.setenv(compiler.LEVEL, "0")
+        return _compiled(source, symbols, defines)
 
 
 _ended = itertools.count(1)
