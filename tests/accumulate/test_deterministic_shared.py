@@ -256,7 +256,7 @@ BEYOND = {  # what data or the number of the block decide is gone through on bot
     "bounds": "if (i < n) { w += s[(t + p) % b]*v; } if (i + 1 < n) w += z[b-1-t]*v;",
 }
 LOST = ("ends of loops",)  # barriers in such a loop are not counted
-GEOMETRIES = 14
+GEOMETRIES = cases(7, 14)
 
 
 def geometry(seed: int) -> tuple[Any, Any, tuple[Any, ...]]:
@@ -328,7 +328,7 @@ DEALS = {
     "chunks": "for (int k = c*threadIdx.x + a; k < n; k += c*blockDim.x) for (int j = 0; j < c; ++j) y[blockIdx.x*w + k + j] = 1.0*k;",
 }
 INEXACT = ("backwards", "chunks")
-_ORDER = 24
+_ORDER = cases(12, 24)
 
 
 def owners_meet(name: str, grid: tuple[int, int, int], block: tuple[int, int, int], numbers: tuple[int, ...]) -> bool:

@@ -17,7 +17,7 @@ from gpuad.ir.nodes import Accumulate, Binary, Block, Buffer, Cast, Constant, Ex
 from gpuad.ir.rewrite import map_expr
 from gpuad.ir.types import BOOL, F64, I32, I64
 
-SEEDS = int(os.environ.get("GPUAD_NIGHTLY") or 0) * 4 or 100
+SEEDS = int(os.environ.get("GPUAD_NIGHTLY") or 0) * 4 or 60
 GRID, BLOCK = (3, 2, 1), (3, 2, 1)
 DX, DV, A = (Buffer(name, F64, uid=k) for k, name in enumerate(("dx", "dv", "a"), 7))
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import CASES, arguments, running, shipped
+from nightly import cases
 
 import gpuad
 from gpuad import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, LaunchError, ShadowError, TapeError, autodiff, pipeline
@@ -596,10 +597,10 @@ def test_random_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CallReplay, "made", lambda *args: hits.append(made(*args)) or hits[-1])
     held = [[*(np.linspace(0.1 + k, 0.9 + k, 24) for k in range(4)), np.zeros(2)] for _ in range(2)]
     ran = 0
-    for seed in range(1200):
+    for seed in range(cases(600, 1200)):
         cold._ready.clear()
         cold._again.clear()
         expected, found = (outcome(k, seed, h) for k, h in zip((cold, warm), held, strict=True))
         assert expected == found, seed
         ran += isinstance(expected[0], bytes)
-    assert ran > 200 and sum(hits) > 20 and sum(hits) < len(hits)
+    assert ran > 100 and sum(hits) > 10 and sum(hits) < len(hits)

@@ -5,22 +5,22 @@ function of the arrays by name; it does the same to plain NumPy arrays (`gpuad.o
 program is recorded (twice on one tape) and reversed: with seeds for whole arrays, with seeds for views of them, by the raw rule, with all
 saved and checked exactly, and with restoring. All gradients have to agree.
 
-Programs depend on their number alone. GPUAD_NIGHTLY is the number of programs, 12 without it.
+Programs depend on their number alone. GPUAD_NIGHTLY is the number of programs, 6 without it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from nightly import cases
 from tape_tools import cuda, running
 
 from gpuad import Active, Duplicated, Tape, ops
 
-PROGRAMS = int(os.environ.get("GPUAD_NIGHTLY") or 12)
+PROGRAMS = cases(6, 12)
 LENGTH = 10
 NAMES = "abczf"
 PARTS: list[Any] = [

@@ -265,7 +265,7 @@ def test_gradients_with_everything_recorded(name: str) -> None:
         testing.check_gradient(kernel(name), arguments(name, (2, 1)), grid=2, block=4, tolerance=1e-11, directions=1)
 
 
-@pytest.mark.parametrize("seed", range(cases(5, 12)))
+@pytest.mark.parametrize("seed", range(cases(3, 12)))
 def test_random_kernels(seed: int) -> None:
     made, r = RandomTurns(seed), np.random.default_rng(seed)
     n, size = 2 * made.block - 3, 2 * made.block

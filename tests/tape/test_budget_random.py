@@ -118,7 +118,7 @@ def tried(made: Callable[[], Play], rng: Any, what: str) -> None:
                 assert tape.memory.most <= budget, f"{what}: {tape.memory.most} of {budget} bytes by the log of all memory"
 
 
-@pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 8) // CHUNK)))
+@pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 4) // CHUNK)))
 def test_random_launches(chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         with running("host" if number % 2 else "reference"), np.errstate(all="ignore"):

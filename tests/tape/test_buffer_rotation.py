@@ -94,13 +94,13 @@ def test_what_is_read_again_when_something_else_is_overwritten_stays_where_it_is
         assert not redirected(tape, tape.steps or ())
 
 
-@pytest.mark.parametrize("first", range(0, cases(20, 60), 20))
+@pytest.mark.parametrize("first", range(0, cases(10, 60), 10))
 def test_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stencils over part of a field, in place, views, three fields: by a graph as by a tape, however much has to be copied along."""
     monkeypatch.setattr("gpuad.tape.versions.GAPS", 10)
     monkeypatch.setattr("gpuad.tape.buffer_rotation._LITTLE", 10)
     elsewhere = 0
-    for number in range(first, first + 20):
+    for number in range(first, first + 10):
         run = Run(number)
         held, other = run.fields(), run.fields()
         with running("reference"):

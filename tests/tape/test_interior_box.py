@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, compiled, running
+from nightly import cases
 from test_gather import stencil
 
 import gpuad
@@ -179,7 +180,7 @@ def kernel(name: str) -> Any:
     return compiled(PROGRAMS, name)
 
 
-@pytest.mark.parametrize("first", range(0, 80, 20))
+@pytest.mark.parametrize("first", range(0, cases(40, 80), 20))
 def test_random_programs(first: int) -> None:
     for number in range(first, first + 20):
         run = Run(number)
