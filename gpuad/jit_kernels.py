@@ -8,7 +8,7 @@ first call with arguments of new types.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from .frontend.python_jit.names import BUILTINS
 from .frontend.python_jit.signature import scalar_of_number
 from .ir.surface import Function
 from .ir.types import F16, F32, F64, Complex
+from .memo import specialized
 from .ops.layout import element_strides, hull_size, origin, primal_of, reached
 from .ops.trace_cache import Complete
 
@@ -54,7 +55,7 @@ class JitKernel(Family):
     def __init__(self, function: Callable[..., Any], device: bool = False) -> None:
         self._func, self._device, self._mode = function, device, "cuda"
         self.name = getattr(function, "__name__", "kernel")
-        self._concrete: dict[Signature, Concrete] = {}
+        self.specializations: dict[Hashable, Any] = {}
         self._again: Past = {}
 
     def __repr__(self) -> str:
@@ -109,9 +110,11 @@ class JitKernel(Family):
         if not isinstance(args, tuple | list):
             raise LaunchError(f"`{self.name}`: the arguments come as a tuple or list; write (x,) for one argument")
         signature = tuple(_type(self.name, number, arg) for number, arg in enumerate(args))
-        if signature not in self._concrete:
-            self._concrete[signature] = Concrete(lower(self._func, signature))
-        return self._concrete[signature]
+        return self._lowered(signature)
+
+    @specialized
+    def _lowered(self, signature: Signature) -> Concrete:
+        return Concrete(lower(self._func, signature))
 
     def adjoint(
         self, *annotations: Any, args: Sequence[Any], grid: Any = None, block: Any = None, shared_mem: int = 0, **by_name: Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,16 +37,3 @@ class Arranged:
     def planned(self, own: Sequence[Any], stream: Any) -> Planned:
         """The launch for arrays and numbers that are laid out so."""
         return Planned(self.concrete, self.grid, self.block, [*own, *self.numbers], stream=stream)
-
-
-class Variants:
-    """Concrete kernels by what they depend on."""
-
-    def __init__(self) -> None:
-        self._built: dict[Hashable, Concrete] = {}
-
-    def get(self, key: Hashable, build: Callable[[], Concrete]) -> Concrete:
-        """The kernel under `key`, built now if it is new."""
-        if key not in self._built:
-            self._built.setdefault(key, build())
-        return self._built[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +11,12 @@ from ..api import CallKey, Family, Past, Planned, on_stream
 from ..errors import CompileError, UnsupportedError
 from ..frontend.elementwise import ElementwiseSpec, Texts, elementwise_source, fence, parse_parameters
 from ..frontend.elementwise.text import Argument
-from ..memo import Memo
+from ..memo import Memo, specialized
 from ..ops.elementwise import geometry
 from ..ops.layout import axes
 from ..ops.trace_cache import Complete
 from ..source import SourceFile, Span
-from .concrete import Arranged, Concrete, Variants
+from .concrete import Arranged, Concrete
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import (
     axis_values,
@@ -71,7 +71,8 @@ class ElementwiseKernel(Family):
         self.params = (*self.in_params, *self.out_params)
         self.reduce_dims, self.no_return, self.return_tuple = reduce_dims, no_return, return_tuple
         self._names = self.texts.names("operation", "loop_prep")
-        self._variants, self._facts = Variants(), Memo()
+        self.specializations: dict[Hashable, Any] = {}
+        self._facts = Memo()
         self._again: Past = {}
 
     def __repr__(self) -> str:
@@ -159,12 +160,13 @@ class ElementwiseKernel(Family):
             loops,
             index_type(layout, arrays),
         )
-        concrete = self._variants.get(spec, lambda: self._built(spec))
+        concrete = self._built(spec)
         values = axis_values(layout, list(operands.values())) | {"_ind_size": math.prod(shape)}
         for g in arguments:
             values |= raw_values(g)
         return concrete.arranged(grid, block, values)
 
+    @specialized
     def _built(self, spec: ElementwiseSpec) -> Concrete:
         leaves = {"continue", "break"} & self._names
         if spec.loops and "break" in leaves:

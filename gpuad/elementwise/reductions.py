@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,11 @@ from ..api import CallKey, Family, Past, Planned, on_stream, plain
 from ..errors import UnsupportedError
 from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
 from ..frontend.elementwise.text import Argument
-from ..memo import Memo
+from ..memo import Memo, specialized
 from ..ops.elementwise import geometry
 from ..ops.layout import Axes, axes, hull_size
 from ..ops.trace_cache import Complete
-from .concrete import Arranged, Concrete, Variants
+from .concrete import Arranged, Concrete
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import INT, broadcast_strides, check_disjoint, check_output, common_shape, pattern, raw_of, raw_values, standing
 
@@ -63,7 +63,8 @@ class ReductionKernel(Family):
         first = self.out_params[0]
         self.reduce_type = reduce_type or first.letter or first.cuda_type(np.dtype(first.dtype))
         self._counted = "_J" in self.texts.names("map_expr")
-        self._variants, self._facts = Variants(), Memo()
+        self.specializations: dict[Hashable, Any] = {}
+        self._facts = Memo()
         self._again: Past = {}
 
     def __repr__(self) -> str:
@@ -158,7 +159,7 @@ class ReductionKernel(Family):
         walk = Walk.over([split.shape[k] for k in split.reduced], inner)
         block, grid, loops = geometry(layout.lengths)
         spec = self._spec(inputs, results, letters, layout, walk, names, loops)
-        concrete = self._variants.get(spec, lambda: self._built(spec))
+        concrete = self._built(spec)
         values = _values(layout, walk, names, len(results), self._counted)
         values |= {"_in_ind_size": math.prod(split.shape), "_out_ind_size": math.prod(shape)}
         for g in inputs:
@@ -189,6 +190,7 @@ class ReductionKernel(Family):
             len(walk.lengths), loops, "long long" if wide else "int", self.reduce_type,
         )  # fmt: skip
 
+    @specialized
     def _built(self, spec: ReductionSpec) -> Concrete:
         file, numbers = reduction_source(self.texts, spec)
         follow = frozenset(a.parameter.name for a in spec.arguments if a.operand is not None)

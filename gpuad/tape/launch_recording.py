@@ -29,8 +29,6 @@ from .trace_steps import LaunchStep, constant, lasting
 class LaunchRecording(OperationRecording):
     """The part of a tape that records launches."""
 
-    recipes: dict[Any, Any]
-
     def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
         args, step = self.inner(args), self._next
@@ -51,12 +49,7 @@ class LaunchRecording(OperationRecording):
         try:
             fixed = type(args) is FlatArguments or all(constant(args[k]) for k in kernel.records if k < len(args))
             key = call_key(kernel, grid, block, args, shared_mem, stream, line) if fixed else None
-            recipe = self.recipes.get(key) if key is not None else None
-            if recipe is None or not self.holds(recipe):
-                with kernel.room(), on_stream(stream, args):
-                    recipe = self._prepare(kernel, grid, block, args, shared_mem, stream, where)
-                if key is not None:
-                    self.recipes[key] = recipe
+            recipe = self.judged(key, lambda: self._prepare(kernel, grid, block, args, shared_mem, stream, where))
             step = LaunchStep(kernel, recipe.args, line, where, grid, block, shared_mem, stream)
             self._run(recipe, step)
         except BaseException:
@@ -65,14 +58,12 @@ class LaunchRecording(OperationRecording):
             raise
         self._note(step, fixed and recipe.lasts and lasting(grid) and lasting(block))
 
-    def holds(self, recipe: Any) -> bool:
-        """Whether what was found out about a call is true of this moment of this recording."""
-        if recipe.recording is not self.shadows or self._tainted or (recipe.bare and recipe.pairs != self.shadows.count):
-            return False
-        return bool(list(map(layout, recipe.arrays)) == recipe.layouts)
-
     def _prepare(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> Recipe:
         """Binds and judges a call. Nothing is launched."""
+        with kernel.room(), on_stream(stream, args):
+            return self._recipe(kernel, grid, block, args, shared_mem, stream, where)
+
+    def _recipe(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> Recipe:
         with quietly():
             try:
                 call = kernel.bind(grid, block, args, shared_mem, stream)
@@ -108,11 +99,9 @@ class LaunchRecording(OperationRecording):
         doubtful = adjoint is not None and bool(pipeline.stores_in_doubt(adjoint, call))
         paired = not seen and all(arguments[u.position].shadows for u in operation.effects.writes)
         arrays = tuple(x for a in arguments for x in (a.array, *a.shadow_arrays) if x is not None)
-        layouts = list(map(layout, arrays))
-        return Recipe(
-            operation, primal, args if isinstance(args, tuple) else tuple(args), bare, self.shadows, self.shadows.count, seen, given,
-            doubtful, paired, arrays, layouts,
-        )  # fmt: skip
+        kept = args if isinstance(args, tuple) else tuple(args)
+        layouts, pairs = list(map(layout, arrays)), self.shadows.count
+        return Recipe(kept, bare, self.shadows, pairs, arrays, layouts, operation, primal, seen, given, doubtful, paired)
 
     def _run(self, recipe: Recipe, step: LaunchStep) -> None:
         operation, call = recipe.operation, recipe.operation.call

@@ -7,8 +7,8 @@ again, and what was overwritten and needed saved before. Assumed: `Recording` ju
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -31,9 +31,11 @@ from .rule_declaration import Declared
 from .ruled import Ruled
 from .store import Store
 from .temporaries import Made, Temporary, inner
-from .trace_cache import line_of, place_of, user_frame
+from .trace_cache import Judged, line_of, place_of, user_frame
 from .trace_replay import Repeating
 from .trace_steps import ForeignStep, MadeStep, RenewedStep, Step, arrays_of, lasting
+
+_J = TypeVar("_J", bound=Judged)
 
 
 class OperationRecording(Repeating):
@@ -41,10 +43,20 @@ class OperationRecording(Repeating):
 
     memory: MemoryLog
     store: Store
+    recipes: dict[Hashable, Judged]
 
     def rule(self, rule: Declared, arguments: Mapping[str, Any], regions: Mapping[str, Region]) -> None:
         """Records a call of a rule and makes it."""
         rule_calls.record(rule, arguments, self, regions)
+
+    def judged(self, key: Hashable | None, judge: Callable[[], _J]) -> _J:
+        """What is known of a call in these words, if it has some that say all; found out now where it is new, or holds no more."""
+        known = self.recipes.get(key) if key is not None else None
+        if known is None or self._tainted or not known.holds(self.shadows):
+            known = judge()
+            if key is not None:
+                self.recipes[key] = known
+        return cast("_J", known)
 
     def record(self, operation: Ruled, run: Callable[[], None], library: str, step: Step) -> None:
         """Records an operation that is no kernel launch, and makes it."""

@@ -26,22 +26,16 @@ from .region import Region, of_array
 from .rule_declaration import ROOM, Declared, Effect
 from .ruled import Operand, Ruled, view_in
 from .temporaries import inner
-from .trace_cache import call_key, line_of, place_of, user_frame
+from .trace_cache import Judged, call_key, line_of, place_of, user_frame
 from .trace_steps import Step
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
-    """A call that was checked in this `recording`, as it may be made again; see `recipe.Recipe`."""
+class _JudgedRule(Judged):
+    """A call of a rule."""
 
     operation: Ruled
     library: str
-    arguments: tuple[Any, ...]
-    bare: bool
-    recording: Any
-    pairs: int
-    arrays: tuple[Any, ...]
-    layouts: list[Any]
 
 
 @dataclass(eq=False, slots=True)
@@ -74,14 +68,14 @@ def _recorded(step: RuleStep, tape: Any) -> None:
     rule, given, regions = step.what, step.args, step.regions
     fixed = not regions and not any(isinstance(x, Active | list | dict | set) for x in given)
     key = call_key(rule, None, None, given, 0, None, step.line) if fixed else None
-    known = tape.recipes.get(key) if key is not None else None
-    if known is None or not tape.holds(known):
+
+    def judge() -> _JudgedRule:
         operation, library = _checked(rule, dict(zip(step.names, given, strict=True)), tape, regions, step.where)
         bare = any(o.shadow is None and o.floats for o in operation.operands.values())
         arrays = _arrays(operation)
-        known = _Known(operation, library, given, bare, tape.shadows, tape.shadows.count, arrays, list(map(layout, arrays)))
-        if key is not None:
-            tape.recipes[key] = known
+        return _JudgedRule(given, bare, tape.shadows, tape.shadows.count, arrays, list(map(layout, arrays)), operation, library)
+
+    known = tape.judged(key, judge)
     step.arrays = known.arrays
     tape.record(known.operation, _Run(known.operation, tape), known.library, step)
 

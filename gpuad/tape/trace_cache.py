@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ..arguments.layouts import identity
+from ..arguments.layouts import identity, layout
 from ..runtime.actions import Action
 from ..runtime.base import Executor, prepared
 from .operations import Use
@@ -23,24 +23,36 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class Judged:
     """A call that has been bound and judged, to be run again as it is. `args` keeps the caller's objects alive, whose ids are in the key.
-    `bare`: it has float arrays without a shadow, whose treatment depends on the `pairs` noted so far in the `recording`. `given`: what the
-    primal is launched with. `doubtful`: its stores have to be checked before each launch. `paired`: it touches nothing without a
-    shadow. `arrays`: whose memory it works on, `layouts`: how they were laid out (their owner may change that, or make them read-only)."""
+    `bare`: it has float arrays without a shadow, whose treatment depends on the `pairs` noted so far in the `recording`. `arrays`: whose
+    memory it works on, `layouts`: how they were laid out (their owner may change that, or make them read-only)."""
 
-    operation: Launched
-    primal: Any
     args: tuple[Any, ...]
     bare: bool
     recording: Shadows
     pairs: int
+    arrays: tuple[Any, ...]
+    layouts: list[Any]
+
+    def holds(self, recording: Shadows) -> bool:
+        """Whether what was found out is true of this moment of a recording."""
+        if self.recording is not recording or (self.bare and self.pairs != recording.count):
+            return False
+        return bool(list(map(layout, self.arrays)) == self.layouts)
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe(Judged):
+    """A launch. `given`: what the primal is launched with. `doubtful`: its stores have to be checked before each launch. `paired`: it
+    touches nothing without a shadow."""
+
+    operation: Launched
+    primal: Any
     reads: tuple[Use, ...]  # of memory without a shadow
     given: list[Any]
     doubtful: bool
     paired: bool
-    arrays: tuple[Any, ...]
-    layouts: list[Any]
     launches: dict[Executor, Action] = field(default_factory=dict)  # the primal's, by who makes it
 
     @cached_property

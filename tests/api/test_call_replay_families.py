@@ -47,7 +47,7 @@ MAKERS = {"elementwise": scale, "reduction": total, "jit": lambda: gpuad.jit(twi
 def forget(k: Any) -> None:
     """Lets a kernel know no call."""
     k._again.clear()
-    for concrete in (k._variants._built if hasattr(k, "_variants") else k._concrete).values():
+    for concrete in k.specializations.values():
         concrete._ready.clear()
         concrete._again.clear()
 

@@ -426,9 +426,9 @@ def test_a_kernel_is_built_once_for_all_sizes() -> None:
     for size in (3, 5, 700):
         kernel(uniform(size))
     kernel(uniform(3, 4))
-    assert len(kernel._variants._built) == 1
+    assert len(kernel.specializations) == 1
     kernel(uniform(3, 4, dtype=np.float32))
-    assert all(isinstance(c, Concrete) for c in kernel._variants._built.values()) and len(kernel._variants._built) == 2
+    assert all(isinstance(c, Concrete) for c in kernel.specializations.values()) and len(kernel.specializations) == 2
 
 
 # --- CuPy's own objects --------------------------------------------------------------------------------------------------------------
