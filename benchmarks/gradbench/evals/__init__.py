@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeAlias
 
-NAMES = ("lse",)
+NAMES = ("lse", "llsq", "ode", "det", "kmeans", "gmm", "ba", "lstm", "ht")
 Functions: TypeAlias = "dict[str, Callable[[dict[str, Any]], Callable[[], Any]]]"
 
 
