@@ -33,13 +33,13 @@ class StoreConflictInspector:
 
     kernel: ir.Kernel
     copies: tuple[ir.Buffer, ...]
-    claims: tuple[ir.Buffer, ...]  # each buffer several times
+    notes: tuple[ir.Buffer, ...]  # each buffer several times
     runs: int = 2
 
     @cached_property
     def by_numbers(self) -> bool:
         """Whether what it finds depends on the launch's geometry and whole numbers alone: it looks at no memory, and at no real number."""
-        own = len(self.claims) + (2 if self.runs > 1 else 1)
+        own = len(self.notes) + (2 if self.runs > 1 else 1)
         given = self.kernel.params[: len(self.kernel.params) - own]
         memory = {p for p in given if isinstance(p, ir.Buffer)}
         others = {p for p in given if isinstance(p, ir.Var) and p.type.kind not in ("int", "uint")}
@@ -152,11 +152,11 @@ class _Check:
     names: Names
 
     def store(self, stmt: Write) -> ir.Stmt:
-        """What stands before a contested store: its claim in the first run, the comparison in the second."""
+        """What stands before a contested store: its note in the first run, the comparison in the second."""
         last, first, signature = (self.owners[stmt.buffer][part] for part in STORED)
         written = _written(stmt)
         mine = self.signatures.of(stmt, written, self.thread) if written is not None else self.thread
-        claim = (
+        note = (
             ir.Atomic("max", None, last, stmt.index, (self.up,), span=stmt.span),
             ir.Atomic("max", None, first, stmt.index, (self.down,), span=stmt.span),
             ir.Atomic("exch", None, signature, stmt.index, (mine,), span=stmt.span),
@@ -172,12 +172,12 @@ class _Check:
             ir.Load(other, signature, stmt.index, span=stmt.span),
             ir.If(clash, (report,), span=stmt.span),
         )
-        return ir.If(b.compare("==", self.run, b.const(0, I32)), claim, compare, span=stmt.span)
+        return ir.If(b.compare("==", self.run, b.const(0, I32)), note, compare, span=stmt.span)
 
     def kind(self, stmt: ir.Atomic | ir.Accumulate, number: int) -> ir.Stmt:
         """What stands before an atomic operation that must not meet one of another kind."""
         most, least = (self.owners[stmt.buffer][part] for part in MIXED)
-        claim = (
+        note = (
             ir.Atomic("max", None, most, stmt.index, (b.const(number + 1, I64),), span=stmt.span),
             ir.Atomic("max", None, least, stmt.index, (b.const(_MOST - number, I64),), span=stmt.span),
         )
@@ -185,7 +185,7 @@ class _Check:
         several = b.compare("!=", ir.Binary("+", up, down, I64), b.const(_MOST + 1, I64))
         report = ir.Store(self.flag, b.const(0, I32), b.const(2, I32), span=stmt.span)
         compare = (ir.Load(up, most, stmt.index), ir.Load(down, least, stmt.index), ir.If(several, (report,), span=stmt.span))
-        return ir.If(b.compare("==", self.run, b.const(0, I32)), claim, compare, span=stmt.span)
+        return ir.If(b.compare("==", self.run, b.const(0, I32)), note, compare, span=stmt.span)
 
     @property
     def up(self) -> ir.Expr:

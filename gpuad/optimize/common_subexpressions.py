@@ -1,18 +1,13 @@
-"""Common subexpression elimination over a kernel that was put together from several copies of one slice.
+"""What several copies of one slice have in common, as a gather has them that reads what it sends and what is sent to it: done once.
 
-Assumes and guarantees: valid IR with unique definitions.
+* `eliminate_common_subexpressions`: what was computed or read before is not computed or read again.
+* `merge_control_flow`: adjacent branches with one condition are one branch (jump threading), loops over one range are one loop (loop
+  fusion). In the gather of an all-pairs loop a thread goes through all others twice, for what it sends to itself and for what they send to
+  it; in one loop the two share distances and what is made of them. Assumes statements that touch no memory but to read it.
+* `accumulate_directly`: contributions are added to a sum where they are computed, without a loop's partial sum or several additions of a
+  block. In which order they are added is not promised. Assumes sums that are only added to before they are put to use elsewhere.
 
-Merges adjacent branches with one condition (jump threading) and loops over one range (loop fusion).
-
-In the gather of an all-pairs loop a thread goes through all others twice: for what it sends to itself, and for what they send to it. In one
-loop the two share distances and what is made of them (`common_subexpressions`).
-
-Assumes unique definitions, and statements that touch no memory but to read it; guarantees valid IR.
-
-Accumulates into a sum directly where a contribution is computed: a loop's own partial sum and repeated additions of a block are removed.
-
-In which order contributions are added is not promised. Assumes unique definitions, and sums that are only added to before they are put to
-use outside of the statements that are looked at. Guarantees valid IR.
+All assume valid IR with unique definitions, and guarantee it.
 """
 
 from __future__ import annotations

@@ -196,13 +196,13 @@ def _flag(check: StoreConflictInspector, call: Call) -> int:
     if check.by_numbers and call.pool is not None:  # once for these numbers: not in memory that a tape keeps
         call = replace(call, pool=None)
     memories = dict(zip(check.kernel.params, (a.memory for a in call.bound.arguments), strict=False))
-    given, owned = ([memories[b] for b in buffers if isinstance(b, Buffer)] for buffers in (check.copies, check.claims))
+    given, owned = ([memories[b] for b in buffers if isinstance(b, Buffer)] for buffers in (check.copies, check.notes))
     flag = Memory(call.executor.zeros(1, np.dtype(np.int32)))
-    claims = [None if m is None else Memory(call.executor.zeros(m.root.size, np.dtype(np.int64)), m.offset) for m in owned]
+    notes = [None if m is None else Memory(call.executor.zeros(m.root.size, np.dtype(np.int64)), m.offset) for m in owned]
     for run in range(check.runs):
         copies = [None if m is None else copied(call, m) for m in given]
         number = [np.int32(run)] if check.runs > 1 else []
-        call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *claims, *number, flag])
+        call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *notes, *number, flag])
     return int(flag.root[0])
 
 

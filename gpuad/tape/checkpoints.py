@@ -1,7 +1,7 @@
 """Decides, when memory is about to be overwritten, whether it is copied or a few values are kept in its place (RULES 14, N2 and N3).
 
 A launch whose adjoint could do with values that a thread computes once (see `checkpoint_kernels`) only claims the memory that they are made
-of. If that memory survives, nothing is saved. Else the launches that claim it are settled together, since one copy would serve all of them:
+of. If that memory survives, nothing is saved. Else the launches that claim it are decided together, since one copy would serve all of them:
 what takes fewer bytes is done, just before the memory is overwritten.
 """
 
@@ -38,7 +38,7 @@ class Surviving:
 
 
 class Keeping(ABC):
-    """The part of a recording that settles claims."""
+    """The part of a recording that decides what is kept for claims: copies of memory, or values made of it."""
 
     operations: list[Operation]
     allocations: dict[int, Allocation]
@@ -59,7 +59,7 @@ class Keeping(ABC):
         """A flat array in what the tape saves, not cleared."""
 
     def choose_checkpoints(self, writes: Sequence[Use]) -> None:
-        """Settles the claims on what is about to be written."""
+        """Decides the claims on what is about to be written."""
         hit: dict[int, set[int]] = {}
         for use in writes:
             for claim in use.allocation.claims:
