@@ -134,7 +134,7 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
     plan = family.planned(*own, **keywords)
     if plan is None:
         return
-    given = family.directions(directions)
+    given = directions if type(directions) is FlatArguments else family.directions(directions)
     with plan.kernel.room(), on_stream(plan.stream, plan.args):
         made = [*given, *[None] * (len(plan.args) - len(given))] if plan.kernel is not family else given
         _hvp(plan.kernel.suited(plan.args, plan.shared_mem), plan, made)
@@ -144,7 +144,7 @@ def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
     call = chosen.bind(*plan[1:])
     if any(log.element.is_float for log in chosen.second(pattern_of(chosen, call)).logs):
         raise UnsupportedError(f"`{chosen.name}`: second derivatives of the float that an atomic gives come in a later release")
-    if not isinstance(directions, tuple | list) or len(directions) != len(chosen.parameters):
+    if type(directions) is not FlatArguments and (not isinstance(directions, tuple | list) or len(directions) != len(chosen.parameters)):
         raise LaunchError(
             f"`{chosen.name}`: hvp takes a tuple of directions, one for each of the {len(chosen.parameters)} arguments, or None"
         )
@@ -175,7 +175,8 @@ def _with_directions(chosen: Kernel, plan: Planned, call: Call, directions: Sequ
     if chosen.composed:
         if type(plan.args) is not FlatArguments:
             raise UnsupportedError(f"`{chosen.name}`: hvp with halves by value comes in a later release", chosen.function.span)
-        call, directions = chosen.bind(*plan[1:]), chosen.whole_directions(directions)
+        call = chosen.bind(*plan[1:])
+        directions = directions if type(directions) is FlatArguments else chosen.whole_directions(directions)
     paired = pipeline.paired(chosen.name, call, directions, chosen.origins)
     own = FlatArguments(paired) if chosen.composed else paired
     tangents = {i for i, d in enumerate(directions) if d is not None}

@@ -157,10 +157,25 @@ class Kernel(Family):
         """The parameters with records by value split into their numbers, and pointers to structs into one for each type of number."""
         return tuple(leaf for d in self.declared for leaf in split_parameter(d))
 
+    @property
+    def flat(self) -> tuple[Declaration, ...]:
+        """What `FlatArguments` are: the parameters with records by value split into their numbers, followed by pointers to the variables
+        of the module."""
+        return self._completing.declared
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The parameters that it compares with null, which may be None."""
+        return tuple(name for _, name in self._optional)
+
+    def leaf_shadow_types(self, kinds: Sequence[str]) -> tuple[Scalar | None, ...]:
+        """For each of the `leaves` the type of its shadow, by its kind."""
+        return tuple(_element(d) if kind in SHADOWED else None for d, kind in zip(self.leaves, kinds, strict=True))
+
     def shadow_types(self, kinds: Sequence[str]) -> tuple[Scalar | None, ...]:
         """For each of the `leaves` the type of its shadow, by the kinds of the parameters."""
         own = [kind for d, kind in zip(self.declared, kinds, strict=True) for _ in split_parameter(d)]
-        return tuple(_element(d) if kind in SHADOWED else None for d, kind in zip(self.leaves, own, strict=True))
+        return self.leaf_shadow_types(own)
 
     def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel as it is; inside of a tape it is recorded. `grid`, `block`: ints or tuples of up to three, in blocks and in

@@ -189,11 +189,12 @@ def _class_shadow(shadows: Sequence[Scalar | None], aliases: Aliases, position: 
 
 
 def check_flow_bare(chosen: Kernel, adjoint: Adjoint, kinds: Sequence[str], connected: bool) -> None:
-    """The dropped-gradient check for a call whose shadows are not there yet; `kinds`: the activity of each parameter."""
+    """The dropped-gradient check for a call whose shadows are not there yet; `kinds`: the activity of each parameter, or of each leaf."""
     for escape in adjoint.escapes:
         position = next(i for i, d in enumerate(chosen.leaves) if d.name == escape.buffer.name)
         if escape.returns or position >= len([leaf for d in chosen.parameters for leaf in split_parameter(d)]):
-            actives = ", ".join(f"`{d.name}`" for d, k in zip(chosen.declared, kinds, strict=True) if k in SHADOWED)
+            own = chosen.declared if len(kinds) == len(chosen.declared) else chosen.leaves
+            actives = ", ".join(f"`{d.name}`" for d, k in zip(own, kinds, strict=True) if k in SHADOWED)
             raise ShadowError(dropped(chosen, position, escape, actives, "const"))
     if not connected:
         raise ShadowError(f"`{chosen.name}`: no path from an active input to an active output")

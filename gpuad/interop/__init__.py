@@ -8,9 +8,9 @@ as calls of compiled code. `sessions` has recorded programs: on a tape that is k
 from .direct import Direct, direct, packer
 from .sessions import Pushing, Running, Session, outputs_of
 from .signature import Signature, read_signature
-from .split import Layout, Split, split_launch
+from .split import Layout, Split, flat, split_launch
 
 __all__ = [
-    "Direct", "Layout", "Pushing", "Running", "Session", "Signature", "Split", "direct", "outputs_of", "packer", "read_signature",
+    "Direct", "Layout", "Pushing", "Running", "Session", "Signature", "Split", "direct", "flat", "outputs_of", "packer", "read_signature",
     "split_launch",
 ]  # fmt: skip

@@ -6,13 +6,14 @@ function gets the shape of an array and the value of a number."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..api import Kernel
+from ..api import FlatArguments, Kernel
+from ..arguments import numbers_of
 from ..arguments.aliasing import hull
 from ..arguments.annotations import Active, Const, Duplicated
 from ..arguments.arrays import namespace, resolve
@@ -20,7 +21,8 @@ from ..arguments.layouts import element_dtype
 from ..errors import LaunchError
 from ..ir.dtypes import is_real
 from ..ir.records import is_record, split_parameter
-from ..ir.types import HALVES, Pointer, Scalar
+from ..ir.surface import Declaration, Global
+from ..ir.types import HALVES, Complex, Pointer, Scalar, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,8 @@ class Signature:
     fresh: Mapping[int, Rule]  # made for a call, of zeros, and their shapes
     outputs: tuple[int, ...]
     passed: tuple[int, ...]
+    parameters: tuple[Declaration, ...]
+    given: tuple[Given, ...]  # what a caller passes, if that is something else
 
     @property
     def name(self) -> str:
@@ -63,7 +67,26 @@ class Signature:
 
     def word(self, position: int) -> str:
         """A parameter's name."""
-        return self.kernel.parameters[position].name
+        return self.parameters[position].name
+
+    def flattened(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> Sequence[Any]:
+        """What a caller passes as arguments for `passed`: records by value, of which those of the framework have gradients, as their
+        numbers, and variables of the module, by their names, at the end. Raises LaunchError."""
+        own = [g for g in self.given if g.variable is None] if self.given else self.passed
+        variables = [g for g in self.given if g.variable is not None]
+        if len(args) != len(own) or set(keywords) != {g.name for g in variables}:
+            words = [g.name if isinstance(g, Given) else self.word(g) for g in own]
+            names = ", ".join([*words, *(f"{g.name}=" for g in variables)])
+            raise LaunchError(
+                f"`{self.name}` takes {len(own)} arguments ({names}{'; variables of its module by name' if variables else ''}), got "
+                f"{', '.join([str(len(args)), *(f'{n}=' for n in keywords)])}. Nothing was launched."
+            )
+        if not self.given:
+            return args
+        return [
+            *(n for g, x in zip(self.given, args, strict=False) for n in g.numbers(self.name, x)),
+            *(g.array(self.name, keywords[g.name]) for g in variables),
+        ]
 
     def whole(self, args: Sequence[Any]) -> list[Any]:
         """The arguments at their parameters' positions, None where an array is made. LaunchError if there are too many or too few."""
@@ -72,7 +95,7 @@ class Signature:
             raise LaunchError(f"`{self.name}` takes {len(self.passed)} arguments ({names}), got {len(args)}. Nothing was launched.")
         if not self.fresh:
             return list(args)
-        found: list[Any] = [None] * len(self.kernel.parameters)
+        found: list[Any] = [None] * len(self.parameters)
         for k, a in zip(self.passed, args, strict=True):
             found[k] = a
         return found
@@ -84,7 +107,7 @@ class Signature:
 
     def dtype_of(self, position: int) -> np.dtype[Any]:
         """The dtype of an array that is made."""
-        type_ = self.kernel.parameters[position].type
+        type_ = self.parameters[position].type
         assert isinstance(type_, Pointer)
         dtype = element_dtype(type_.element)
         return dtype.subdtype[0] if dtype.subdtype is not None else dtype
@@ -103,7 +126,10 @@ class Signature:
 
     def pairs(self, args: Sequence[Any], shadows: Sequence[Any]) -> tuple[Any, ...]:
         """Arrays and numbers of a call with their shadows, by position; None: what has none."""
-        return tuple(self._pair(k, x, s) for k, (x, s) in enumerate(zip(args, shadows, strict=True)))
+        return self._flat(self._pair(k, x, s) for k, (x, s) in enumerate(zip(args, shadows, strict=True)))
+
+    def _flat(self, found: Iterable[Any]) -> tuple[Any, ...]:
+        return FlatArguments(found) if self.kernel.composed else tuple(found)
 
     def _pair(self, k: int, x: Any, shadow: Any) -> Any:
         if shadow is None:
@@ -114,7 +140,7 @@ class Signature:
         """What `gpuad.hvp` takes as directions: arrays with the tangents of the arguments (of shape () of a number) and of their shadows;
         None: what has none."""
         own = [d if d is None or k in self.pointers else d.item() for k, d in enumerate(dots)]
-        return tuple(None if d is None else self._pair(k, d, g) for k, (d, g) in enumerate(zip(own, grown, strict=True)))
+        return self._flat(None if d is None else self._pair(k, d, g) for k, (d, g) in enumerate(zip(own, grown, strict=True)))
 
     def active(self, wanted: Sequence[bool]) -> tuple[bool, ...]:
         """Which parameters have a shadow, if a gradient is wanted of those: they, and what may come to depend on them."""
@@ -142,18 +168,14 @@ def read_signature(
     from ..api import kernel as made
 
     k = made(kernel)
-    others = "; gpuad.torch.program takes others" if bridge == "gpuad.torch" else ""
     if not isinstance(k, Kernel):
-        raise LaunchError(f"`{k.name}` is no kernel of one text: {bridge}.function takes CUDA kernels{others}")
-    refused = [d.name for d in k.parameters if is_record(d.type)] + [g.name for g in k.function.globals]
-    if refused:
-        raise LaunchError(
-            f"`{k.name}` takes `{refused[0]}`, a struct, vector or complex number by value or a variable of its module: {bridge}.function "
-            f"takes arrays and numbers{others}"
-        )
-    names = [d.name for d in k.parameters]
-    pointers = tuple(i for i, d in enumerate(k.parameters) if isinstance(d.type, Pointer))
-    written = frozenset(i for i in pointers if any(leaf.name in k.written for leaf in split_parameter(k.parameters[i])))
+        raise LaunchError(f"`{k.name}` is no kernel of one text: {bridge}.function takes CUDA kernels; {bridge}.program takes others")
+    _refuse(k, bridge)
+    variables = {g.pointer.name: g for g in k.function.globals}
+    parameters = k.flat
+    names = [_short(variables[d.name]) if d.name in variables else d.name for d in parameters]
+    pointers = tuple(i for i, d in enumerate(parameters) if isinstance(d.type, Pointer))
+    written = frozenset(i for i in pointers if parameters[i].name in k.written)
     chosen = dict.fromkeys(names[i] for i in sorted(written)) if outputs is None else outputs
     spec: dict[str, Any] = dict(chosen) if isinstance(chosen, Mapping) else dict.fromkeys(chosen)
     for name in spec:
@@ -163,17 +185,100 @@ def read_signature(
     if not spec:
         raise LaunchError(f"`{k.name}` writes nothing, so it has no output")
     fresh = {names.index(name): _shape(k, names, value) for name, value in spec.items() if value is not None}
-    reals = tuple(i for i, d in enumerate(k.parameters) if isinstance(d.type, Scalar) and d.type.is_float and d.type not in HALVES)
+    reals = tuple(i for i, d in enumerate(parameters) if isinstance(d.type, Scalar) and d.type.is_float and d.type not in HALVES)
     return Signature(
         k, _rule(k, names, grid), _rule(k, names, block), _rule(k, names, shared_mem), pointers, reals,
         tuple(i for i in range(len(names)) if i not in pointers and i not in reals), written,
-        frozenset(i for i in pointers if _carries(k, i)), fresh, tuple(names.index(name) for name in spec),
-        tuple(i for i in range(len(names)) if i not in fresh),
+        frozenset(i for i in pointers if _carries(parameters[i])), fresh, tuple(names.index(name) for name in spec),
+        tuple(i for i in range(len(names)) if i not in fresh), parameters, _given(k, names, fresh),
     )  # fmt: skip
 
 
-def _carries(kernel: Kernel, position: int) -> bool:
-    type_ = kernel.parameters[position].type
+def _refuse(k: Kernel, bridge: str) -> None:
+    """Refuses what no framework has, with what to write."""
+    records = [d for d in k.parameters if is_record(d.type)]
+    for d in k.parameters:
+        if len(split_parameter(d)) > 1 and isinstance(d.type, Pointer):
+            raise LaunchError(
+                f"`{k.name}` takes `{d.name}`, an array of structs of several types, which {bridge} has no array for: give the kernel "
+                "an array for each field, or call gpuad.autodiff on NumPy or CuPy arrays"
+            )
+    for d in records:
+        if any(leaf.type in HALVES for leaf in split_parameter(d)):
+            raise LaunchError(
+                f"`{k.name}` takes `{d.name}`, a record of halves by value, which {bridge}.function does not take apart: pass floats"
+            )
+    if records and k.optional:
+        raise LaunchError(
+            f"`{k.name}` takes `{records[0].name}`, a record by value, and `{k.optional[0]}`, which may be null: {bridge}.function "
+            "takes one of the two; pass the record's numbers each as a parameter of its own"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What a caller passes: a parameter of the user's text, of which `leaves` are positions, or a variable of the module."""
+
+    name: str
+    position: int
+    declaration: Declaration
+    leaves: int
+    variable: Global | None = None
+
+    def numbers(self, kernel: str, x: Any) -> Sequence[Any]:
+        """The argument, or its numbers if it is a record. Of a framework's array they are made by its own operations."""
+        type_ = self.declaration.type
+        if not is_record(type_):
+            return [x]
+        if _is_framework_s(x):
+            if isinstance(type_, Complex) and x.ndim == 0:
+                return [x.real, x.imag] if "complex" in str(x.dtype) else [x, 0.0]
+            if tuple(x.shape) == (self.leaves,) and isinstance(type_, Vector):
+                return [x[i] for i in range(self.leaves)]
+            wanted = "()" if isinstance(type_, Complex) else f"({self.leaves},)" if isinstance(type_, Vector) else "none; pass a tuple"
+            raise LaunchError(f"`{kernel}`: `{self.name}` got an array of shape {tuple(x.shape)}; it takes one of shape {wanted}")
+        if isinstance(x, tuple | list) and any(map(_is_framework_s, x)) and len(x) == self.leaves:
+            return list(x)
+        return [n.item() if hasattr(n, "item") else n for n in numbers_of(kernel, self.position, self.declaration, x)]
+
+    def array(self, kernel: str, x: Any) -> Any:
+        """A variable of the module. Raises LaunchError where it is of another size."""
+        assert self.variable is not None
+        shape = tuple(map(int, getattr(x, "shape", ())))
+        element = self.declaration.type.element if isinstance(self.declaration.type, Pointer) else self.declaration.type
+        wanted = (*self.variable.shape, *((element.lanes,) if isinstance(element, Vector) else ()))
+        if shape != wanted:
+            raise LaunchError(f"`{kernel}`: `{self.name}`, a variable of its module, is an array of shape {wanted}; got {shape}")
+        return x
+
+
+def _is_framework_s(x: Any) -> bool:
+    return hasattr(x, "ndim") and hasattr(x, "dtype") and not isinstance(x, np.ndarray | np.generic)
+
+
+def _short(variable: Global) -> str:
+    return variable.name.rpartition("::")[2]
+
+
+def _given(k: Kernel, names: Sequence[str], fresh: Collection[int]) -> tuple[Given, ...]:
+    """What a caller passes; nothing where that are the kernel's own parameters."""
+    if not k.composed:
+        return ()
+    found, at = [], 0
+    for i, d in enumerate(k.parameters):
+        leaves = len(split_parameter(d)) if is_record(d.type) else 1
+        if at not in fresh:
+            found.append(Given(d.name, i, d, leaves))
+        at += leaves
+    for variable in k.function.globals:
+        if at not in fresh:
+            found.append(Given(names[at], at, variable.pointer, 1, variable))
+        at += 1
+    return tuple(found)
+
+
+def _carries(declaration: Declaration) -> bool:
+    type_ = declaration.type
     assert isinstance(type_, Pointer)
     dtype = element_dtype(type_.element)
     dtype = dtype.subdtype[0] if dtype.subdtype is not None else dtype

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import pipeline
-from ..api import Kernel, check_flow_bare
+from ..api import FlatArguments, Kernel, check_flow_bare
 from ..arguments import BoundArgument
 from ..arguments.annotations import Duplicated
 from ..arguments.arrays import resolve
@@ -79,7 +79,7 @@ class Split:
     def bound(self, args: Sequence[Any]) -> Call:
         """A call that is alike, bound."""
         own = self.call
-        call = self.kernel.bind(own.grid, own.block, args, own.shared_mem, None)
+        call = self.kernel.bind(own.grid, own.block, flat(self.kernel, args), own.shared_mem, None)
         return replace(call, exact=self.adjoint.exact)
 
     def reverse(self, args: Sequence[Any], shadows: Sequence[Any], before: Mapping[int, Any], logs: Sequence[Any]) -> None:
@@ -117,6 +117,11 @@ def _as(memory: Memory, dtype: np.dtype[Any] | None) -> Memory:
     return Memory(memory.root.view(dtype), memory.offset * memory.root.dtype.itemsize // dtype.itemsize)
 
 
+def flat(kernel: Kernel, args: Sequence[Any]) -> Sequence[Any]:
+    """Arguments by the positions of `Kernel.flat`, as a kernel takes them."""
+    return FlatArguments(args) if kernel.composed else args
+
+
 def split_launch(
     kernel: Kernel, active: Sequence[bool], grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0, left: Collection[int] = ()
 ) -> Split:
@@ -124,9 +129,9 @@ def split_launch(
     `left`: parameters whose gradient by the state before the launch is not wanted. Raises as `gpuad.autodiff` does."""
     with kernel.room():
         chosen = kernel.suited(args, shared_mem)
-        call = chosen.bind(grid, block, args, shared_mem, None)
-        if call.overlaps or len(call.bound.arguments) != len(args):
-            raise LaunchError(f"`{kernel.name}`: arrays that share memory, or structs, are not split between two frameworks; pass copies")
+        call = chosen.bind(grid, block, flat(chosen, args), shared_mem, None)
+        if call.overlaps:
+            raise LaunchError(f"`{kernel.name}`: arrays that share memory are not split between two frameworks; pass copies")
         return _split(chosen, tuple(active), call, left)
 
 
@@ -136,7 +141,7 @@ def _split(chosen: Kernel, active: tuple[bool, ...], call: Call, left: Collectio
         ("duplicated" if a.is_pointer else "active") if on and (a.memory is not None or not a.is_pointer) else "const"
         for on, a in zip(active, arguments, strict=True)
     ]
-    elements = chosen.shadow_types(kinds)
+    elements = chosen.leaf_shadow_types(kinds)
     adjoint = chosen.reverse_for(Pattern(elements, call.aliases(), analyse=pipeline.analysing()), call)
     check_flow_bare(chosen, adjoint, kinds, True)
     pipeline.check_races(adjoint, call)

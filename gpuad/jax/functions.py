@@ -43,9 +43,9 @@ def function(
     while it is traced, and as `gpuad.autodiff` does."""
     signature = read_signature(kernel, grid, block, shared_mem, outputs, "gpuad.jax")
 
-    def called(*args: Any) -> Any:
+    def called(*args: Any, **variables: Any) -> Any:
         outside_of_tapes(signature.name, "a function of JAX")
-        given = signature.whole(args)
+        given = signature.whole(signature.flattened(args, variables) if signature.given or variables else args)
         words = [_word(signature.word(k), x) if k in signature.words else None for k, x in enumerate(given)]
         operands = {k: jnp.asarray(given[k]) for k in (*signature.pointers, *signature.reals) if given[k] is not None}
         layouts = {k: (tuple(x.shape), str(x.dtype)) for k, x in operands.items() if k in signature.pointers}
@@ -60,7 +60,9 @@ def function(
         return made[0] if len(made) == 1 else tuple(made)
 
     called.__name__ = called.__qualname__ = signature.name
-    called.__doc__ = f"The kernel `{signature.name}`: {', '.join(signature.word(k) for k in signature.passed)}."
+    called.__doc__ = (
+        f"The kernel `{signature.name}`: {', '.join(g.name for g in signature.given) or ', '.join(map(signature.word, signature.passed))}."
+    )
     return called
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..api import hvp, push_forward
 from ..arguments.arrays import namespace
-from ..interop import Signature, Split, split_launch
+from ..interop import Signature, Split, flat, split_launch
 from .callbacks import number
 
 
@@ -119,7 +119,7 @@ class Launch:
         kernel = self.signature.kernel
         if not any(self.active):
             grid, block, shared_mem = self.geometry
-            kernel(grid, block, args, shared_mem=shared_mem)
+            kernel(grid, block, flat(kernel, args), shared_mem=shared_mem)
             return
         with kernel.room():
             self.split(_first(args)).forward(args, results[len(self.written) :])

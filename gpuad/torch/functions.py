@@ -47,8 +47,8 @@ def function(
     shape () with a gradient.
 
     `overwrites`: "return", where what the kernel overwrites is cloned and returned; or "inplace", where the caller's tensors are changed as
-    by `x.mul_()`, for eager mode. `twice`: the backward pass can be differentiated; its inputs are kept for that. Raises LaunchError for
-    what cannot be launched, and as `gpuad.autodiff` does; nothing has been written then.
+    by `x.mul_()`, for eager mode. `twice`: the backward pass can be differentiated, under `torch.func` too; its inputs are kept for
+    that. Raises LaunchError for what cannot be launched, and as `gpuad.autodiff` does; nothing has been written then.
     """
     signature = read_signature(kernel, grid, block, shared_mem, outputs, "gpuad.torch")
     if overwrites not in ("return", "inplace"):
@@ -78,8 +78,11 @@ class Function:
         self._arity = len(signature.passed)
         self._tensors = tuple(j for j, k in enumerate(signature.passed) if k in signature.pointers)
         self._others = tuple(j for j, k in enumerate(signature.passed) if k not in signature.pointers)
+        self._composed = bool(signature.given)
         self._known: dict[Any, Callable[..., Any]] = {}
-        self._operator = None if in_place else Operator(signature, self.bridge)  # now: nothing can be registered while a graph is captured
+        self._operator = (
+            None if in_place else Operator(signature, self.bridge, twice=twice)
+        )  # now: nothing can be registered while a graph is captured
         self.__name__ = signature.name
 
     def __repr__(self) -> str:
@@ -95,7 +98,9 @@ class Function:
             )
         return self._operator
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **variables: Any) -> Any:
+        if self._composed or variables:
+            args = tuple(self.signature.flattened(args, variables))
         if torch.compiler.is_compiling():
             found = self.operator(args)
             return found[0] if len(found) == 1 else tuple(found)

@@ -17,7 +17,7 @@ import torch
 from .. import pipeline
 from ..api import hvp, outside_of_tapes, push_forward
 from ..errors import LaunchError
-from ..interop import Direct, Signature, Split, direct, packer, split_launch
+from ..interop import Direct, Signature, Split, direct, flat, packer, split_launch
 from ..ir.types import Scalar
 from .arrays import copied, is_whole, like, on_stream_of, placed, relaid, shared, type_of
 from .quick import Quick
@@ -59,7 +59,7 @@ class Bridge:
 
     def __init__(self, signature: Signature, returned: Sequence[int], *, in_place: bool) -> None:
         self.signature, self.in_place, self.returned = signature, in_place, tuple(returned)
-        own = signature.kernel.parameters
+        own = signature.parameters
         self.count = len(own)
         self._made: dict[Hashable, Made] = {}
         self._packers: list[tuple[int, Callable[[float], int]]] = [
@@ -118,7 +118,7 @@ class Bridge:
         with on_stream_of(tensors):
             arrays = self._arrays(current)
             if made.split is None:
-                self.signature.kernel(made.grid, made.block, arrays, shared_mem=made.shared_mem)
+                self.signature.kernel(made.grid, made.block, flat(self.signature.kernel, arrays), shared_mem=made.shared_mem)
             else:
                 with self.signature.kernel.room():
                     made.split.forward(arrays, [shared(log) for log in logs])
@@ -173,7 +173,7 @@ class Bridge:
         with on_stream_of([tensors[k] for k in signature.pointers]):
             arrays = self._arrays(tensors)
             chosen = signature.kernel.suited(arrays, memory)
-            loose = bool(chosen.bind(grid, block, arrays, memory, None).loose)
+            loose = bool(chosen.bind(grid, block, flat(chosen, arrays), memory, None).loose)
             if any(wanted):
                 split = split_launch(signature.kernel, signature.active(wanted), grid, block, arrays, memory, signature.fresh)
                 packed = direct(split, arrays, signature.reals)
@@ -294,11 +294,16 @@ class Bridge:
         return pushed
 
     def second(
-        self, given: Sequence[Any], wanted: Sequence[bool], seeds: Mapping[int, Any], ways: Mapping[int, Any]
+        self,
+        given: Sequence[Any],
+        wanted: Sequence[bool],
+        seeds: Mapping[int, Any],
+        ways: Mapping[int, Any],
+        turned: Mapping[int, Any] | None = None,
     ) -> tuple[list[Any], list[Any]]:
-        """The pullback of the pullback. For cotangents `ways` of the gradients (by position) the gradients of the state before the launch
-        and of the seeds: with g = J(x)^T v these are the Hessian of <v, F> times w, and J w, which one forward pass over the reverse
-        gives."""
+        """The derivative of the pullback g = J(x)^T v, by one forward pass over the reverse, by position. For tangents `ways` of the state
+        before the launch and `turned` of the seeds (None: zeros) the tangents of g, and J times `ways`; so for cotangents `ways` of g the
+        gradients of the state, the Hessian of <v, F> times `ways`, and those of the seeds."""
         signature = self.signature
         active = signature.active(wanted)
         made = self.made(given, (False,) * self.count)
@@ -306,7 +311,7 @@ class Bridge:
         types = [self._tangent_type(made, k) if on else None for k, on in enumerate(active)]
         duals = [None if t is None else self._shadow(made, k, t, seeds.get(k), near) for k, t in enumerate(types)]
         dots = [None if t is None else self._shadow(made, k, t, ways.get(k), near) for k, t in enumerate(types)]
-        grown = [None if t is None else self._shadow(made, k, t, None, near) for k, t in enumerate(types)]
+        grown = [None if t is None else self._shadow(made, k, t, (turned or {}).get(k), near) for k, t in enumerate(types)]
         with on_stream_of([near]):
             pairs = signature.pairs(self._arrays(state), _shared(duals))
             hvp(

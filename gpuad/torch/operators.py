@@ -27,8 +27,8 @@ _number = itertools.count()
 class Operator:
     """The two operators of a function. `forward`, `reverse`: as `torch.library.opcheck` takes them; `arguments` gives those of a call."""
 
-    def __init__(self, signature: Signature, bridge: Bridge) -> None:
-        self.signature, self.bridge = signature, bridge
+    def __init__(self, signature: Signature, bridge: Bridge, *, twice: bool) -> None:
+        self.signature, self.bridge, self.twice = signature, bridge, twice
         self._splits: dict[str, Split] = {}
         self._made: dict[tuple[str, str], Made] = {}
         name = f"gpuad::{re.sub(r'[^0-9A-Za-z_]', '_', signature.name)}_{next(_number)}"
@@ -47,7 +47,7 @@ class Operator:
             operator.register_vmap(one_by_one(operator))
 
     def _kind(self, k: int) -> str:
-        type_ = self.signature.kernel.parameters[k].type
+        type_ = self.signature.parameters[k].type
         if k in self.signature.pointers:
             return "Tensor?"
         if k in self.signature.reals:

@@ -7,8 +7,8 @@ not kept here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -43,9 +43,9 @@ class _Launch(torch.autograd.Function):  # type: ignore[misc]
         ctx.mark_non_differentiable(
             *(x for k, x in zip(signature.outputs, output, strict=False) if k not in signature.floats), *output[len(signature.outputs) :]
         )
-        ctx.save_for_backward(*kept, *reals)
+        ctx.save_for_backward(*kept, *reals, *(tensors if operator.twice else ()))
         ctx.save_for_forward(*tensors)
-        ctx.operator, ctx.wanted, ctx.call, ctx.count = operator, wanted, call, len(kept)
+        ctx.operator, ctx.wanted, ctx.call, ctx.count = operator, wanted, call, (len(kept), len(kept) + len(reals))
         ctx.args = [None if isinstance(x, torch.Tensor) else x for x in args]
         ctx.tensors = [j for j, x in enumerate(args) if isinstance(x, torch.Tensor)]
         ctx.blank = [(x.shape, x.dtype, x.device) for x in output[: len(signature.outputs)]]
@@ -57,7 +57,10 @@ class _Launch(torch.autograd.Function):  # type: ignore[misc]
             torch.zeros(shape, dtype=dtype, device=device) if s is None else s
             for s, (shape, dtype, device) in zip(seeds, ctx.blank, strict=False)
         ]
-        found = iter(_Reverse.apply(ctx.operator, ctx.call, len(own), ctx.count, *own, *ctx.saved_tensors))
+        shape = _Shape(
+            ctx.operator, ctx.wanted, ctx.call, (len(own), *(len(own) + n for n in ctx.count)), tuple(ctx.args), tuple(ctx.tensors)
+        )
+        found = iter(_Reverse.apply(shape, *own, *ctx.saved_tensors))
         return (None, None, *(next(found) if ctx.wanted[k] == "1" else None for k in passed))
 
     @staticmethod
@@ -77,24 +80,136 @@ def _logs(ctx: Any) -> int:
     return len(ctx.operator.split(ctx.call).logs) if "1" in ctx.wanted else 0
 
 
+class _Shape(NamedTuple):
+    """A reverse without its tensors. `cuts`: of these the numbers of seeds, with what is kept, with the floats by value; what comes after
+    are the arguments at `at`, beside `numbers`, where second derivatives may be asked for."""
+
+    operator: Operator
+    wanted: str
+    call: str
+    cuts: tuple[int, int, int]
+    numbers: tuple[Any, ...]
+    at: tuple[int, ...]
+
+    def second(self, tensors: Sequence[Any], ways: Mapping[int, Any], turned: Mapping[int, Any]) -> tuple[list[Any], list[Any]]:
+        """`Bridge.second` of it, for tangents by position."""
+        args, signature = list(self.numbers), self.operator.signature
+        for j, x in zip(self.at, tensors[self.cuts[2] :], strict=True):
+            args[j] = x
+        wanted = [c == "1" for c in self.wanted]
+        seeds = dict(zip(signature.outputs, tensors, strict=False))
+        return self.operator.bridge.second(self.operator.numbers(args), wanted, seeds, ways, turned)
+
+    @property
+    def positions(self) -> list[int]:
+        """Of the arguments that are tensors."""
+        return [self.operator.signature.passed[j] for j in self.at]
+
+    @property
+    def gradients(self) -> list[int]:
+        """Of what a reverse gives."""
+        return [k for k in self.operator.signature.passed if self.wanted[k] == "1"]
+
+
+def _carrying(tensors: Mapping[int, Any], wanted: str) -> dict[int, Any]:
+    return {k: x for k, x in tensors.items() if x is not None and wanted[k] == "1"}
+
+
 class _Reverse(torch.autograd.Function):  # type: ignore[misc]
-    """The reverse of a launch."""
+    """The reverse of a launch. What it has of the arguments decides about second derivatives: outputs, and what was written down, hang on
+    these alone."""
 
     @staticmethod
-    def forward(operator: Operator, call: str, seeds: int, kept: int, *tensors: Any) -> Any:
-        return tuple(operator.pull(call, tensors[:seeds], tensors[seeds : seeds + kept], tensors[seeds + kept :]))
+    def forward(shape: _Shape, *tensors: Any) -> Any:
+        first, second, third = shape.cuts
+        return tuple(shape.operator.pull(shape.call, tensors[:first], tensors[first:second], tensors[second:third]))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.operator = inputs[0]
+        ctx.shape, *tensors = inputs
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *ways: Any) -> Any:
+        shape: _Shape = ctx.shape
+        _check_twice(shape.operator)
+        if all(w is None for w in ways):
+            return (None, *(None for _ in ctx.saved_tensors))
+        found = iter(_Back.apply(shape, tuple(w is not None for w in ways), *(w for w in ways if w is not None), *ctx.saved_tensors))
+        of_seeds = [next(found) for _ in range(shape.cuts[0])]
+        between = [None] * (shape.cuts[2] - shape.cuts[0])
+        return (None, *of_seeds, *between, *(next(found) if shape.wanted[k] == "1" else None for k in shape.positions))
+
+    @staticmethod
+    def jvp(ctx: Any, _shape: Any, *dots: Any) -> Any:
+        shape: _Shape = ctx.shape
+        _check_twice(shape.operator)
+        there = tuple(d is not None for d in dots)
+        return _Turned.apply(shape, there, *(d for d in dots if d is not None), *ctx.saved_for_forward)
+
+    vmap = staticmethod(lambda info, in_dims, *args: _each(_Reverse, info, in_dims, args))
+
+
+def _check_twice(operator: Operator) -> None:
+    if not operator.twice:
+        raise GpuadError(
+            f"`{operator.signature.name}`: a gradient is to be differentiated, for which the arguments have to be kept: make the function "
+            "with twice=True"
+        )
+
+
+def _filled(there: Sequence[bool], tensors: Sequence[Any]) -> tuple[list[Any], Sequence[Any]]:
+    """Tensors in their places, None elsewhere, and what comes after them."""
+    rest = iter(tensors)
+    return [next(rest) if on else None for on in there], list(rest)
+
+
+class _Once(torch.autograd.Function):  # type: ignore[misc]
+    """What is not differentiated again."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.name = inputs[0].operator.signature.name
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        raise GpuadError(
-            f"`{ctx.operator.signature.name}`: second derivatives under torch.func come in a later release; use twice=True outside of it"
-        )
+        raise GpuadError(f"`{ctx.name}`: third derivatives come in a later release")
 
-    vmap = staticmethod(lambda info, in_dims, *args: _each(_Reverse, info, in_dims, args))
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise GpuadError(f"`{ctx.name}`: third derivatives come in a later release")
+
+
+class _Back(_Once):
+    """For cotangents of what a reverse gives those of its seeds and of the arguments that are wanted."""
+
+    @staticmethod
+    def forward(shape: _Shape, there: Sequence[bool], *tensors: Any) -> Any:
+        ways, own = _filled(there, tensors)
+        states, pushed = shape.second(own, _carrying(dict(zip(shape.gradients, ways, strict=True)), shape.wanted), {})
+        outputs = shape.operator.signature.outputs
+        of_seeds = [torch.zeros_like(s) if pushed[k] is None else pushed[k].to(s.dtype) for k, s in zip(outputs, own, strict=False)]
+        arguments = zip(shape.positions, own[shape.cuts[2] :], strict=True)
+        return (*of_seeds, *(states[k].to(x.dtype) for k, x in arguments if shape.wanted[k] == "1"))
+
+    vmap = staticmethod(lambda info, in_dims, *args: _each(_Back, info, in_dims, args))
+
+
+class _Turned(_Once):
+    """For tangents of seeds and arguments those of what a reverse gives."""
+
+    @staticmethod
+    def forward(shape: _Shape, there: Sequence[bool], *tensors: Any) -> Any:
+        dots, own = _filled(there, tensors)
+        ways = _carrying(dict(zip(shape.positions, dots[shape.cuts[2] :], strict=True)), shape.wanted)
+        turned = {k: d for k, d in zip(shape.operator.signature.outputs, dots[: shape.cuts[0]], strict=True) if d is not None}
+        found, _ = shape.second(own, ways, turned)
+        types = dict(zip(shape.positions, (x.dtype for x in own[shape.cuts[2] :]), strict=True))
+        return tuple(found[k].to(types[k]) for k in shape.gradients)
+
+    vmap = staticmethod(lambda info, in_dims, *args: _each(_Turned, info, in_dims, args))
 
 
 class _Tangent(torch.autograd.Function):  # type: ignore[misc]

@@ -407,6 +407,32 @@ def test_transforms_of_functions() -> None:
     assert torch.allclose(torch.func.vmap(of_a, in_dims=1)(turned), many * b)
 
 
+def test_second_derivatives_of_functions() -> None:
+    """`torch.func`'s ways to take them, of a kernel in place that reads what it overwrites, beside PyTorch's own operations."""
+    k = body("double* x, const double* w, double a", "x[i] = a * x[i] * x[i] * w[i] + exp(x[i] * w[(i + 1) % n]);")
+    f = function(k, twice=True)
+    own = lambda x, w, a: f(x, w, a, 5)  # noqa: E731
+    theirs = lambda x, w, a: a * x * x * w + torch.exp(x * w.roll(-1))  # noqa: E731
+    x, w, v = (0.3 * leaf(5, *[1] * d).detach().reshape(5) for d in range(3))
+    args, ways = (x, w, torch.tensor(0.7).double()), (v, x, torch.tensor(0.3).double())
+    loss = lambda f: lambda *args: (f(*args) ** 2).sum()  # noqa: E731
+    fn = torch.func
+    for derive in (
+        lambda f: fn.hessian(loss(f), argnums=(0, 1, 2))(*args),
+        lambda f: fn.jvp(fn.grad(loss(f), argnums=(0, 1, 2)), args, ways)[1],
+        lambda f: fn.jacrev(fn.jacrev(lambda x, w: loss(f)(x, w, args[2]), argnums=(0, 1)), argnums=(0, 1))(*args[:2]),
+        lambda f: fn.grad(lambda w: (fn.grad(loss(f))(args[0], w, args[2]) * v).sum())(args[1]),
+        lambda f: fn.vmap(fn.hessian(lambda x: loss(f)(x, *args[1:])))(torch.stack([x, v])),
+        lambda f: fn.jvp(lambda v: fn.vjp(f, *args)[1](v), (v,), (x,))[1],
+    ):
+        ours, expected = (torch.utils._pytree.tree_leaves(derive(g)) for g in (own, theirs))
+        for a, b in zip(ours, expected, strict=True):
+            assert torch.allclose(a, b, rtol=1e-10)
+    for g in (fn.jacrev(fn.hessian(lambda x: loss(own)(x, *args[1:]))), fn.hessian(lambda x: function(k)(x, w, 0.7, 5).sum())):
+        with pytest.raises(gpuad.GpuadError, match=r"third derivatives|twice=True"):
+            g(x)
+
+
 def test_what_has_no_order_in_a_graph_is_refused_there() -> None:
     f = function(SQUARE)
     with pytest.raises(gpuad.LaunchError, match="not contiguous"):
