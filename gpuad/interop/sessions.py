@@ -10,6 +10,7 @@ from typing import Any
 
 from ..api import FlatArguments, Kernel, push_forward
 from ..arguments.annotations import Active, Const, Duplicated
+from ..arguments.arrays import address, resolve
 from ..arguments.recorder import unrecorded
 from ..errors import LaunchError, UnsupportedError
 from ..ir.dtypes import is_half
@@ -38,11 +39,18 @@ class Session:
             if isinstance(pair, Duplicated) and pair.has_shadow:
                 pair.shadow.fill(0)
         merged: dict[Duplicated, Any] = {}  # of a pair that is returned several times the sum
+        still: list[tuple[Duplicated, Any]] = []  # of what the program has never met, the gradient
         for pair, seed in zip(self.outputs, seeds, strict=True):
-            if seed is not None:
-                whole = seed.astype("float32") if is_half(seed.dtype) else seed
+            if seed is None or not seed.size:
+                continue
+            whole = seed.astype("float32") if is_half(seed.dtype) else seed
+            if address(resolve(pair.primal).root) not in self.tape.allocations:
+                still.append((pair, whole))
+            else:
                 merged[pair] = merged[pair] + whole if pair in merged else whole
         self.tape.reverse(merged, allow_unused=True)
+        for pair, seed in still:
+            pair.shadow[...] += seed
 
 
 def outputs_of(fn: Program, found: Any) -> tuple[Duplicated, ...]:

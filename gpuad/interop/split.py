@@ -64,6 +64,7 @@ class Split:
     working: frozenset[int]  # of `before`, what the reverse overwrites
     logs: tuple[tuple[int, np.dtype[Any]], ...]  # lengths and dtypes
     unchanged: frozenset[int]  # of those in `left`, seeds that the reverse only reads
+    doubtful: bool  # whether the launch looks at the data, and may refuse: a reverse without it may be wrong
 
     @property
     def saved_bytes(self) -> int:
@@ -162,6 +163,7 @@ def _split(chosen: Kernel, active: tuple[bool, ...], call: Call, left: Collectio
         tuple(None if a.memory is None else a.memory.root.dtype for a in arguments),
         tuple(sorted(reads)), tuple(sorted(roles["entry"] | roles["working"])), frozenset(roles["working"]),
         tuple(pipeline.log_sizes(adjoint, call)), frozenset(k for k in left if not _changes(stages, k)),
+        bool(pipeline.stores_in_doubt(adjoint, call)),
     )  # fmt: skip
 
 

@@ -66,8 +66,11 @@ class Launch:
 
     @cached_property
     def after(self) -> tuple[int, ...]:
-        """Of what it gives, what the reverse reads."""
-        return tuple(k for k in self.split().reads if k in self.written)
+        """Of what it gives, what the reverse is given: what it reads, and something where the launch may refuse, which XLA would leave out
+        if nobody used it."""
+        split = self.split()
+        reads = tuple(k for k in split.reads if k in self.written)
+        return reads or (self.written[:1] if split.doubtful and not split.logs else ())
 
     @cached_property
     def geometry(self) -> tuple[Any, Any, int]:

@@ -108,7 +108,7 @@ class _Session:
     def reverse(self, seeds: Sequence[Any], near: Any) -> list[Any]:
         """Gradients of what was passed, by position; None for what has none."""
         with on_stream_of([near]):
-            self.own.reverse([None if s is None else shared(s.contiguous()) for s in seeds])
+            self.own.reverse([None if s is None else shared(s.resolve_conj().resolve_neg().contiguous()) for s in seeds])
             return [_copy(pair.shadow, near) if isinstance(pair, Duplicated) else None for pair in self.own.given]
 
 

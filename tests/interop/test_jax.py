@@ -219,5 +219,12 @@ def test_refusals_come_while_it_is_traced() -> None:
     f = function(at, outputs={"y": "x"})
     order = jnp.asarray(np.random.default_rng(0).permutation(N).astype(np.int32))
     np.testing.assert_allclose(jax.grad(lambda x: f(x, order, N).sum())(values()), 2 * values())
-    with pytest.raises(Exception, match="two threads write"):  # which only the data say
-        jax.block_until_ready(jax.grad(lambda x: f(x, jnp.zeros(N, jnp.int32), N).sum())(values()))
+    derived = jax.grad(lambda x, at: f(x, at, N).sum())
+    for derive in (
+        derived,
+        jax.jit(derived),
+        jax.jit(lambda x, at: jax.jvp(derived, (x, at), (x, np.zeros(at.shape, jax.dtypes.float0)))[1]),
+    ):
+        with pytest.raises(Exception, match="two threads write"):  # which only the data say, and also where nobody uses the output
+            jax.block_until_ready(derive(values(), jnp.zeros(N, jnp.int32)))
+        derive(values(), order)

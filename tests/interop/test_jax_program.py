@@ -219,6 +219,22 @@ def test_complex_conventions_are_jax_s() -> None:
     same(jax.jvp(ours, (z, w), (u, v)), jax.jvp(theirs, (z, w), (u, v)))
 
 
+def test_what_a_program_does_not_touch_is_given_on() -> None:
+    @gpuad.jax.program(outputs=("u", "v", lambda v: jax.ShapeDtypeStruct((2,), v.dtype), "v"))
+    def ours(u: Any, v: Any) -> Any:
+        u *= u
+        return u, v, v[2:4], v
+
+    theirs = lambda u, v: (u * u, v, v[2:4], v)  # noqa: E731
+    total = lambda f: lambda u, v: sum(((j + 1.0) * x**2).sum() for j, x in enumerate(f(u, v)))  # noqa: E731
+    u, v, _ = inputs()
+    for _ in range(2):
+        same(jax.grad(total(ours), (0, 1))(u, v), jax.grad(total(theirs), (0, 1))(u, v))
+    swap = gpuad.jax.program(lambda u, v: (v, u), outputs=("u", "v"))
+    same(jax.jit(swap, donate_argnums=(0, 1))(u + 0, v + 0), (v, u), rtol=0)
+    same(jax.grad(lambda u: swap(u, v)[1].sum())(u), jnp.ones(N))
+
+
 def test_a_budget() -> None:
     small = gpuad.jax.program(leapfrog, outputs=("u", "v"), budget="8 kB")
     same(gradient(small, *inputs()), gradient(wave, *inputs()), rtol=0)

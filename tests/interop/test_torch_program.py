@@ -138,6 +138,30 @@ def test_operations_and_numbers_in_a_program() -> None:
         gpuad.torch.program(lambda u: u.primal)(u)
 
 
+def test_what_a_program_does_not_touch_is_given_on() -> None:
+    @gpuad.torch.program
+    def ours(u: Any, v: Any) -> Any:
+        u *= u
+        return u, v, v[2:4], v
+
+    u, v, _ = inputs()
+    for _ in range(2):
+        found = [sum(((j + 1.0) * x**2).sum() for j, x in enumerate(xs)) for xs in (ours(u, v), (u * u, v, v[2:4], v))]
+        for a, b in zip(*(torch.autograd.grad(x, (u, v)) for x in found), strict=True):
+            assert torch.allclose(a, b)
+
+
+def test_lazy_conjugates() -> None:
+    @gpuad.torch.program
+    def square(z: Any) -> Any:
+        return z * z
+
+    z, seed = torch.randn(2, 8, dtype=torch.complex128)
+    z.requires_grad_()
+    for given, own in ((square(z), z * z), (square(z.conj()), z.conj() * z.conj())):
+        assert torch.allclose(*(torch.autograd.grad(y, z, seed.conj())[0] for y in (given, own)))
+
+
 def test_a_budget() -> None:
     ours, theirs = inputs(), inputs()
     small = gpuad.torch.program(wave.fn, budget="8 kB")
