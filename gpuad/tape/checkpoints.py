@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import pipeline
+from ..api import Kernel as UserKernel
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Kernel
 from ..pipeline import Call, State
@@ -47,7 +48,7 @@ class Keeping(ABC):
     doing: Doing
 
     @abstractmethod
-    def reach(self, kernel: object, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
+    def reach(self, kernel: UserKernel, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
         """What a launch does to memory and what the adjoint reads, and the latter by the reverse kernel's parameters."""
 
     @abstractmethod

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import pipeline
 from ..analysis.injectivity import Launch as Numbers
+from ..api import Kernel as UserKernel
 from ..arguments.arrays import address
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store, Take
@@ -48,7 +49,7 @@ class Launched:
     adjoint: Adjoint | None
     uses: dict[tuple[str, int], Use]
     logs: list[Any]
-    kernel: Any  # the user's, to be judged again if memory turns out to have a shadow
+    kernel: UserKernel  # the user's, to be judged again if memory turns out to have a shadow
     cuts: Mapping[frozenset[int], Cutting] = field(default_factory=dict)  # by the arguments whose memory they stand for
     kept: Kept | None = None
     shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was zero before

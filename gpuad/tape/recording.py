@@ -18,6 +18,7 @@ from ..api import Kernel, pattern_of
 from ..arguments.annotations import BatchDuplicated, Duplicated, shadows_of_array
 from ..arguments.arrays import address
 from ..errors import ShadowError, TapeError
+from ..ir.nodes import Kernel as Primal
 from ..pipeline import Call
 from ..pipeline.adjoint import Adjoint
 from ..runtime.actions import Doing
@@ -234,7 +235,7 @@ class Recording(Keeping):
                     "recorded; give each value its own shadow"
                 )
 
-    def _refuse_taint(self, kernel: Kernel, adjoint: Any, call: Call) -> None:
+    def _refuse_taint(self, kernel: Kernel, adjoint: Adjoint | None, call: Call) -> None:
         """Active data that went into an array without a shadow must not come out again (RULES 4)."""
         if not self._tainted:
             return
@@ -271,7 +272,7 @@ class Recording(Keeping):
 
     # --- versions --------------------------------------------------------------------------------------------------------------------
 
-    def _operation(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call, where: str) -> Launched:
+    def _operation(self, kernel: Kernel, primal: Primal, adjoint: Adjoint | None, call: Call, where: str) -> Launched:
         reaches = self._reaches(kernel, primal, adjoint, call)
         effects, uses = self._ours(reaches, call)
         cuts: Mapping[frozenset[int], Cutting] = {}
@@ -279,12 +280,12 @@ class Recording(Keeping):
             cuts = kernel.facts.get(("cuts", adjoint, call.key), lambda: cuts_of(adjoint, reaches, call))
         return Launched(kernel.name, where, call, effects, adjoint, uses, [], kernel, cuts)
 
-    def _reaches(self, kernel: Kernel, primal: Any, adjoint: Adjoint | None, call: Call) -> Reaches:
+    def _reaches(self, kernel: Kernel, primal: Primal, adjoint: Adjoint | None, call: Call) -> Reaches:
         source = adjoint.primal if adjoint is not None else primal
         found: Reaches = kernel.facts.get(("reaches", adjoint, call.key), lambda: reaches_of(source, adjoint, call))
         return found
 
-    def reach(self, kernel: Any, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
+    def reach(self, kernel: Kernel, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
         """What a launch does to memory, and what the adjoint reads, by its parameters."""
         return self._ours(self._reaches(kernel, adjoint.primal, adjoint, call), call)
 
@@ -312,7 +313,7 @@ class Recording(Keeping):
         found = kernel.facts.get(("touched", call.key), lambda: (reads(primal, call), writes(primal, call)))
         return [self._use(r, call) for r in found[0]], [self._use(r, call) for r in found[1]]
 
-    def read_again(self, kernel: Any, primal: Any, call: Call) -> list[Use]:
+    def read_again(self, kernel: Kernel, primal: Primal, call: Call) -> list[Use]:
         """What decides what a launch writes, what it adds to included."""
         found = kernel.facts.get(("read again", call.key), lambda: reads_again(primal, call))
         return [self._use(r, call) for r in found]

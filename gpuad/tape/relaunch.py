@@ -10,6 +10,7 @@ from ..affine.instances import Shape
 from ..affine.relations import is_installed
 from ..affine.undoing_certificate import takes_back
 from ..analysis.inverses import inverse
+from ..api import Kernel as UserKernel
 from ..ir.nodes import Kernel
 from ..pipeline import Call
 from ..runtime.actions import Action
@@ -43,7 +44,7 @@ def launch_again(recipe: Recipe, operation: Launched, read: Iterable[Use]) -> Re
     return Rerun(reads, writes, must, first, again, why, logs, noting, undo=undo)
 
 
-def undo_of(kernel: Any, primal: Kernel, call: Call, given: Sequence[Any]) -> Callable[[], Action] | None:
+def undo_of(kernel: UserKernel, primal: Kernel, call: Call, given: Sequence[Any]) -> Callable[[], Action] | None:
     """What makes the launch that takes one back to the bit, where there is a certificate for one. `given`: what it is launched with."""
     if call.overlaps or call.absent:
         return None

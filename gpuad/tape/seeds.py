@@ -20,6 +20,7 @@ from ..runtime.base import Memory
 from .in_place_seeds import Placed, Placements, Where, placed, where_of
 from .recording import Recording
 from .region import Region, of_array
+from .reversal_plan import Plan
 from .trace_steps import arrays_of
 
 Seed: TypeAlias = tuple[Any, Any, Any, Region]  # the shadow's elements, what goes there, the shadow's allocation, which elements of it
@@ -143,10 +144,10 @@ class Asked:
     arrays: tuple[Any, ...]
     premises: tuple[Any, ...]
     found: tuple[tuple[Any, Any, Region], ...]
-    plan: Any
+    plan: Plan
 
     @classmethod
-    def of(cls, seeds: Mapping[Any, Any], resolved: Sequence[Seed], premises: tuple[Any, ...], plan: Any) -> Asked:
+    def of(cls, seeds: Mapping[Any, Any], resolved: Sequence[Seed], premises: tuple[Any, ...], plan: Plan) -> Asked:
         """Seeds that were resolved as they are."""
         found = tuple((shadow, root, region) for shadow, _, root, region in resolved)
         return cls(tuple(seeds), tuple(map(_weakly, seeds.values())), _signed(seeds), premises, found, plan)

@@ -4,6 +4,7 @@ of them: where a value that is a little off could change much."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -48,8 +49,7 @@ class Store:
                 continue
             buffer = adjoint.primal.params[position]
             assert isinstance(buffer, Buffer)
-            key = "decided", adjoint, position
-            stmt, _ = operation.kernel.facts.get(key, lambda b=buffer: (decided_by(adjoint.primal, b), adjoint))
+            stmt = operation.kernel.facts.get(("decided", adjoint, position), partial(decided_by, adjoint.primal, buffer))
             if stmt is not None:
                 raise TapeError(
                     f"`{buffer.name}` of `{operation.name}` is stored less exactly (store=), but its values decide an index, a condition "

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from ..arguments.layouts import identity, layout
+from ..ir.nodes import Kernel
 from ..runtime.actions import Action
 from ..runtime.base import Executor, prepared
 from .operations import Use
@@ -48,7 +49,7 @@ class Recipe(Judged):
     touches nothing without a shadow."""
 
     operation: Launched
-    primal: Any
+    primal: Kernel
     reads: tuple[Use, ...]  # of memory without a shadow
     given: list[Any]
     doubtful: bool
