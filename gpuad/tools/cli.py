@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
@@ -29,6 +30,7 @@ except ImportError as missing:  # the library does without them
 from .. import api, testing
 from ..api.explain import AdjointText
 from ..arguments.annotations import Active, Const, Duplicated
+from ..distributed import Communicator
 from ..errors import GpuadError
 from ..ir.records import numbers
 from ..ir.rewrite import walk_stmts
@@ -36,7 +38,7 @@ from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
 from . import doctor, init_ci, profile_command, stages
 from .cases import Case, read
-from .demo import gray_scott, long, wave
+from .demo import gray_scott, long, strips, wave
 from .demo.outcome import Outcome, check_drawable, draw
 from .ledger import command
 
@@ -246,7 +248,13 @@ def demo_(
     output = output or Path("gpuad-demo.png" if program is Program.wave else f"gpuad-demo-{program}.png")
     with _reported(output):
         check_drawable(output)
-        outcome = _inversion(module, module.Setting() if iterations is None else module.Setting(iterations=iterations))
+        setting, comm = module.Setting() if iterations is None else module.Setting(iterations=iterations), strips.launched()
+        if comm is not None and program is not Program.wave:
+            raise GpuadError(f"--program {program} runs in one process; wave is cut into strips")
+        if comm is not None and comm.rank:  # the first one tells of it
+            strips.invert(setting, testing.array_module(), comm)
+            return
+        outcome = _inversion(module if comm is None else _together(comm), setting)
         draw(outcome, output, module.QUANTITY)
     print(f"misfit {outcome.loss:.2%} of the start, error of the map {outcome.error:.0%} of the start; picture: {output}")
     if outcome.bytes is not None:
@@ -255,6 +263,11 @@ def demo_(
     if not outcome.succeeded:
         print("error: the map was not recovered (misfit at most 1 %, error at most 50 % wanted)", file=sys.stderr)
         raise typer.Exit(1)
+
+
+def _together(comm: Communicator) -> Any:
+    """The wave as a program of several processes."""
+    return SimpleNamespace(invert=lambda setting, library, report: strips.invert(setting, library, comm, report))
 
 
 def _inversion(program: Any, setting: Any) -> Outcome:

@@ -25,25 +25,25 @@ QUANTITY = "squared wave speed"
 
 SOURCE = r"""
 // One time step of the wave equation for all shots (blockIdx.z): the older field becomes the newer one.
-extern "C" __global__ void step(float* older, const float* now, const float* speed, const float* damping, int n) {
+extern "C" __global__ void step(float* older, const float* now, const float* speed, const float* damping, int rows, int n) {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x < 1 || y < 1 || x >= n - 1 || y >= n - 1) return;
-    int cell = y * n + x, i = blockIdx.z * n * n + cell;
+    if (x < 1 || y < 1 || x >= n - 1 || y >= rows - 1) return;
+    int cell = y * n + x, i = blockIdx.z * rows * n + cell;
     float laplacian = now[i - 1] + now[i + 1] + now[i - n] + now[i + n] - 4.0f * now[i];
     older[i] = damping[cell] * (2.0f * now[i] - damping[cell] * older[i] + speed[cell] * laplacian);
 }
 
-// Each shot has a source of its own.
-extern "C" __global__ void inject(float* field, const int* sources, float amplitude, int n, int shots) {
+// Each shot has a source of its own, here if its number is not negative.
+extern "C" __global__ void inject(float* field, const int* sources, float amplitude, int cells, int shots) {
     int shot = blockIdx.x * blockDim.x + threadIdx.x;
-    if (shot < shots) field[shot * n * n + sources[shot]] += amplitude;
+    if (shot < shots && sources[shot] >= 0) field[shot * cells + sources[shot]] += amplitude;
 }
 
 // One sample of every microphone in every shot.
-extern "C" __global__ void sample(const float* field, const int* receivers, float* traces, int n, int shots, int count) {
+extern "C" __global__ void sample(const float* field, const int* receivers, float* traces, int cells, int shots, int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= shots * count) return;
-    traces[i] = field[(i / count) * n * n + receivers[i % count]];
+    traces[i] = field[(i / count) * cells + receivers[i % count]];
 }
 """
 
@@ -102,21 +102,27 @@ def _wavelet(setting: Setting) -> list[float]:
 
 
 class Simulation:
-    """The plate on one device: runs shots forward, and the gradient of a misfit backward."""
+    """The plate on one device, or of it the rows from `first` to `last` (excluded): runs shots forward, and the gradient of a misfit
+    backward."""
 
-    def __init__(self, setting: Setting, library: Any) -> None:
+    def __init__(self, setting: Setting, library: Any, first: int = 0, last: int | None = None) -> None:
         s, xp = setting, library
         self.setting, self.library = setting, library
+        self.inside = slice(first, setting.n if last is None else last)
+        self.rows = self.inside.stop - self.inside.start
 
         def zeros(*shape: int) -> Any:
             return xp.zeros(shape, np.float32)
 
-        self.speed = Duplicated(zeros(s.n, s.n), zeros(s.n, s.n))
-        self.fields = tuple(Duplicated(zeros(s.shots, s.n, s.n), zeros(s.shots, s.n, s.n)) for _ in range(2))
-        self.traces = Duplicated(zeros(s.steps, s.shots, s.receivers), zeros(s.steps, s.shots, s.receivers))
+        sources, receivers = _ring(s, s.shots, s.sponge + 3), _ring(s, s.receivers, s.sponge + 2)
+        self.heard = np.flatnonzero(self._owns(receivers // s.n))  # the microphones in these rows
+        self.speed = Duplicated(zeros(self.rows, s.n), zeros(self.rows, s.n))
+        self.fields = tuple(Duplicated(zeros(s.shots, self.rows, s.n), zeros(s.shots, self.rows, s.n)) for _ in range(2))
+        self.traces = Duplicated(zeros(s.steps, s.shots, len(self.heard)), zeros(s.steps, s.shots, len(self.heard)))
         self.samples = [self.traces[t] for t in range(s.steps)]  # pairs of views: one row of traces and of their shadow
-        self.damping = xp.asarray(_damping(s))
-        self.sources, self.receivers = xp.asarray(_ring(s, s.shots, s.sponge + 3)), xp.asarray(_ring(s, s.receivers, s.sponge + 2))
+        self.damping = xp.asarray(_damping(s)[self.inside])
+        here = np.where(self._owns(sources // s.n), sources - first * s.n, -1)
+        self.sources, self.receivers = xp.asarray(here.astype(np.int32)), xp.asarray(receivers[self.heard] - np.int32(first * s.n))
         self.wavelet = _wavelet(s)
         self.step, self.inject, self.sample = (kernel(SOURCE, name) for name in ("step", "inject", "sample"))
         self.tape = Tape()  # one for all simulations: its memory is used again
@@ -124,30 +130,47 @@ class Simulation:
     def gradient(self, speed: Map, observed: Any) -> tuple[float, Map]:
         """The misfit half |traces - observed|^2 at a map, and its gradient with respect to the map."""
         self.forward(speed)
-        residual = self.traces.primal - observed  # the seed: d(misfit)/d(traces)
+        residual = self.recorded() - observed  # the seed: d(misfit)/d(traces)
         self.speed.shadow.fill(0)
-        self.tape.reverse({self.traces: residual})
+        seed = residual if len(self.heard) == self.setting.receivers else self.library.ascontiguousarray(residual[..., self.heard])
+        self.tape.reverse({self.traces: seed})
         loss = 0.5 * float((residual.astype(np.float64) ** 2).sum())
-        return loss, on_host(self.speed.shadow)
+        return loss, self.whole(on_host(self.speed.shadow))
+
+    def recorded(self) -> Any:
+        """The traces of all microphones."""
+        return self.traces.primal
+
+    def whole(self, part: Map) -> Map:
+        """The map of the plate."""
+        return part
+
+    def exchange(self, field: Duplicated) -> None:
+        """What neighbours have to know of a field before a step."""
+
+    def _owns(self, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Whether rows of the plate are computed here."""
+        return (rows >= self.inside.start) & (rows < self.inside.stop)
 
     def forward(self, speed: Map) -> None:
         """Fills the traces, and records how."""
-        s = self.setting
-        self.speed.primal[...] = self.library.asarray(speed, np.float32)
+        s, cells, count = self.setting, self.rows * self.setting.n, len(self.heard)
+        self.speed.primal[...] = self.library.asarray(speed[self.inside], np.float32)
         older, now = self.fields
         older.primal.fill(0)
         now.primal.fill(0)
         with self.tape:
             for t in range(s.steps):
-                self.step[self._plate](older, now, self.speed, self.damping, s.n)
-                self.inject[self._per(s.shots)](older, self.sources, self.wavelet[t], s.n, s.shots)
-                self.sample[self._per(s.shots * s.receivers)](older, self.receivers, self.samples[t], s.n, s.shots, s.receivers)
+                self.exchange(now)
+                self.step[self._plate](older, now, self.speed, self.damping, self.rows, s.n)
+                self.inject[self._per(s.shots)](older, self.sources, self.wavelet[t], cells, s.shots)
+                if count:
+                    self.sample[self._per(s.shots * count)](older, self.receivers, self.samples[t], cells, s.shots, count)
                 older, now = now, older
 
     @property
     def _plate(self) -> tuple[tuple[int, int, int], tuple[int, int]]:
-        n = self.setting.n
-        return (-(-n // 32), -(-n // 8), self.setting.shots), (32, 8)
+        return (-(-self.setting.n // 32), -(-self.rows // 8), self.setting.shots), (32, 8)
 
     @staticmethod
     def _per(count: int) -> tuple[tuple[int], tuple[int]]:
@@ -163,9 +186,14 @@ def invert(setting: Setting, library: Any, report: Report = lambda *_: None) -> 
     `library`: the array module, `numpy` or `cupy`. `report` is called after each iteration with its number, and the loss and the map's
     error relative to the start.
     """
-    simulation, truth = Simulation(setting, library), true_map(setting)
+    return inverted(Simulation(setting, library), report)
+
+
+def inverted(simulation: Simulation, report: Report) -> Outcome:
+    """The same with a simulation."""
+    setting, truth = simulation.setting, true_map(simulation.setting)
     simulation.forward(truth)
-    observed = simulation.traces.primal.copy()
+    observed = simulation.recorded().copy()
     start = np.full_like(truth, setting.background)
     inner = _inside(setting)
 
