@@ -102,7 +102,7 @@ class Joint(Rule):
 
 def packed(array: Any, segments: Segments) -> Any:
     """Elements of an array as a flat contiguous one, which may be the array itself."""
-    flat = namespace(array).ascontiguousarray(array).reshape(-1)
+    flat = (array if array.flags.c_contiguous else namespace(array).ascontiguousarray(array)).reshape(-1)
     if not segments:
         return flat
     return namespace(array).concatenate([flat[a:z] for a, z in segments])

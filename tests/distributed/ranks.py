@@ -44,7 +44,7 @@ needs_mpi = pytest.mark.skipif(bool(missing()), reason=missing() or "never")
 def job(ranks: int, *arguments: str, limit: float = 90.0, launch: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
     """Runs Python on so many ranks. AssertionError if it takes longer than the limit."""
     command = [str(launcher()), *launch, "-n", str(ranks), sys.executable, *arguments]
-    paths = [str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+    paths = [str(HERE), str(HERE.parent), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "GPUAD_CPU_WORKERS": "1", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True, cwd=HERE.parents[1]
