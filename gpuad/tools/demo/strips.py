@@ -1,8 +1,8 @@
 """`mpiexec -n 2 python -m gpuad demo --program wave`: the plate cut into strips, one for each process.
 
-A strip has the rows that its process computes and one of each neighbour's beside them, which come before each step. The kernels are those of
-one process, on fewer rows. The descent runs in every process alike: the traces of all microphones and the gradient of the whole map are put
-together by sums in which all terms but one are 0, so that they are the same bits everywhere.
+A strip has the rows that its process computes and one of each neighbour's beside them, which come before each step. The kernels are those
+of one process, on fewer rows. The descent runs in every process alike: the traces of all microphones and the gradient of the whole map are
+put together by sums in which all terms but one are 0, so that they are the same bits everywhere.
 """
 
 from __future__ import annotations
