@@ -341,6 +341,10 @@ class ndarray:  # the name is CuPy's
     def clip(self, low: Any, high: Any) -> ndarray:
         return wrapped(self.host().clip(low, high))
 
+    def __iadd__(self, other: Any) -> ndarray:
+        self[...] = self + other
+        return self
+
     def __invert__(self) -> ndarray:
         return wrapped(~self.host())
 

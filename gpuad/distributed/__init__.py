@@ -24,9 +24,11 @@ from .request import Request
 __all__ = ["IN_PLACE", "Communicator", "DistributedError", "Request", "wrap"]
 
 
-def wrap(comm: Any, *, limit: float = 60.0, check: bool = True) -> Communicator:
+def wrap(comm: Any, *, nccl: Any = None, limit: float = 60.0, check: bool = True) -> Communicator:
     """A communicator whose calls a tape records, made from mpi4py's. All ranks call it.
 
+    `nccl`: a `cupy.cuda.nccl.NcclCommunicator` of the same ranks: what CuPy's arrays hold goes through it, in the current stream and
+    without waiting; what the ranks compare goes through MPI. Messages then have no tags, and with one rank are waited for in order.
     `limit`: seconds that a rank waits for another before it raises; more than the longest time that ranks may be apart. `check`: whether
     calls are compared with the other ranks' before anything is sent (a few bytes more for each); without it a program whose ranks differ is
     found by the limit only, or at the reverse. Raises TypeError for what is no communicator of mpi4py's, ImportError without mpi4py.
@@ -35,4 +37,6 @@ def wrap(comm: Any, *, limit: float = 60.0, check: bool = True) -> Communicator:
 
     if not isinstance(comm, mpi.Intracomm):
         raise TypeError(f"wrap takes a communicator of mpi4py (MPI.COMM_WORLD), not a {type(comm).__name__}")
-    return Communicator(comm, None, limit, check)
+    if nccl is not None and nccl.rank_id() != comm.Get_rank():
+        raise TypeError(f"rank {comm.Get_rank()} of MPI is rank {nccl.rank_id()} of NCCL: make both of the same ranks in the same order")
+    return Communicator(comm, None, limit, check, nccl)

@@ -19,6 +19,7 @@ from . import operations
 from .agreement import HEADER, Agreement, compare_header, header
 from .buffers import Buffer, Segments, buffer, is_whole, refuse_overlap
 from .mpi import MpiTransport, Pending
+from .nccl import NcclTransport, Queued
 from .operations import COLLECTIVES, EXTREMA, ISEND, MESSAGES, SENT, Call, Message
 from .request import Request
 from .session import Session
@@ -35,19 +36,28 @@ class Communicator:
     Counts are what is sent: a message is as long as the buffer that it is received into.
     """
 
-    def __init__(self, mpi: Any, watch: Watch | None, limit: float, check: bool) -> None:
-        self.mpi = mpi
+    def __init__(self, mpi: Any, watch: Watch | None, limit: float, check: bool, nccl: Any = None) -> None:
+        import mpi4py.MPI
+
+        self.MPI = mpi4py.MPI
+        self.mpi, self.nccl = mpi, nccl
         self.rank, self.size = int(mpi.Get_rank()), int(mpi.Get_size())
         self.watch = watch or Watch(mpi.Dup(), limit)
         self.check, self._calls = check, Agreement(mpi.Dup(), self.watch)
-        self.forward, self.back = MpiTransport(mpi.Dup(), self.watch), MpiTransport(mpi.Dup(), self.watch)
-        self.tags = int(mpi.Get_attr(self.forward.mpi.TAG_UB)) // NUMBERS
+        self.forward, self.back = self._transport(), self._transport()
+        self.tags = int(mpi.Get_attr(self.MPI.TAG_UB)) // NUMBERS if nccl is None else 1  # NCCL has none: messages come in order
         self.requests: dict[int, Any] = {}
-        self.back_requests: dict[int, Pending] = {}
+        self.back_requests: dict[int, Pending | Queued] = {}
         self.open: dict[int, Request] = {}  # requests that nobody has waited for, by their slot
         self._library: Any = np
         self.number = len(operations.communicators)
         operations.communicators.append(self)
+
+    def _transport(self) -> MpiTransport | NcclTransport:
+        """One direction."""
+        if self.nccl is not None:
+            return NcclTransport(self.nccl, self.rank, self.size)
+        return MpiTransport(self.mpi.Dup(), self.watch)
 
     # --- as MPI has it -----------------------------------------------------------------------------------------------------------------
 
@@ -60,14 +70,16 @@ class Communicator:
         return self.size
 
     def Split(self, color: int = 0, key: int = 0) -> Communicator | None:
-        """A communicator of the ranks with the same colour; None for MPI.UNDEFINED. All ranks call it."""
+        """A communicator of the ranks with the same colour; None for MPI.UNDEFINED. All ranks call it. UnsupportedError over NCCL."""
+        self._refuse_nccl("Split")
         part = self.mpi.Split(color, key)
-        if part == self.forward.mpi.COMM_NULL:
+        if part == self.MPI.COMM_NULL:
             return None
         return Communicator(part, self.watch, self.watch.limit, self.check)
 
     def Dup(self) -> Communicator:
-        """The same ranks once more."""
+        """The same ranks once more. UnsupportedError over NCCL."""
+        self._refuse_nccl("Dup")
         return Communicator(self.mpi.Dup(), self.watch, self.watch.limit, self.check)
 
     # --- collectives ---------------------------------------------------------------------------------------------------------------------
@@ -232,6 +244,12 @@ class Communicator:
         b, call = request.buffer, request.call
         if b is None or call is None:
             return
+        if self.nccl is not None:
+            same = [slot for slot, r in self.open.items() if (r.side, r.key) == (request.side, request.key)]
+            if min(same, key=lambda slot: self.open[slot].number) != call.slot:
+                raise LaunchError(
+                    "over NCCL messages with one rank are waited for in the order in which they were begun. Nothing was done."
+                )
         if call.dest is not None:
             self._run(SENT, call, read=b)
         else:
@@ -255,33 +273,33 @@ class Communicator:
         wrong = self._calls.counts_fit(call.given, call.expected) if call.given else []
         self._calls.same(call.said, "; ".join(wrong), otherwise=f"{call.name}: the ranks do not make the same call")
 
-    def post_send(self, call: Message, array: Any) -> tuple[Pending, Any]:
+    def post_send(self, call: Message, array: Any) -> tuple[Pending | Queued, Any]:
         """Starts to send, with what says what it is before it."""
         assert call.dest is not None
         self.watch.require()
         x = operations.packed(array, ()) if array is not None else self._library.empty(0, np.uint8)
         said = header(int(x.nbytes), call.dtype, call.active)
-        first = self._calls.comm.Isend([said, self.forward.mpi.BYTE], call.dest, call.send_tag) if self.check else None
+        first = self._calls.comm.Isend([said, self.MPI.BYTE], call.dest, call.send_tag) if self.check else None
         return self.forward.send(x, call.dest, call.send_tag), (first, said)
 
-    def sent(self, leaving: tuple[Pending, Any]) -> None:
+    def sent(self, leaving: tuple[Any, Any]) -> None:
         """Waits until it has left."""
         pending, (first, said) = leaving
         self.forward.finish(pending)
         if first is not None:
             self.watch.wait(first, pending.what, said)
 
-    def post_receive(self, call: Message, array: Any) -> tuple[Pending, Any]:
+    def post_receive(self, call: Message, array: Any) -> tuple[Pending | Queued, Any]:
         """Starts to receive into memory of its own."""
         assert call.source is not None
         self.watch.require()
         library = self.library(array)
         y = library.empty(int(array.size) if array is not None else 0, array.dtype if array is not None else np.uint8)
         came, own = bytearray(HEADER), header(int(y.nbytes), call.dtype, call.active)
-        first = self._calls.comm.Irecv([came, self.forward.mpi.BYTE], call.source, call.recv_tag) if self.check else None
+        first = self._calls.comm.Irecv([came, self.MPI.BYTE], call.source, call.recv_tag) if self.check else None
         return self.forward.receive(y, call.source, call.recv_tag), (first, came, own)
 
-    def received(self, coming: tuple[Pending, Any]) -> Any:
+    def received(self, coming: tuple[Any, Any]) -> Any:
         """Waits for a message, which has to be what is expected."""
         pending, (first, came, own) = coming
         if first is not None:
@@ -295,7 +313,7 @@ class Communicator:
         x = array.reshape(-1).copy() if array is not None else self._library.empty(0, np.uint8)
         self.back.send(x, call.source, call.recv_tag * NUMBERS + call.recv_number % NUMBERS)
 
-    def back_receive(self, call: Message, array: Any) -> Pending:
+    def back_receive(self, call: Message, array: Any) -> Pending | Queued:
         """Starts to receive what is to be added to the shadow of what was sent."""
         assert call.dest is not None
         y = self.library(array).empty(int(array.size) if array is not None else 0, array.dtype if array is not None else np.uint8)
@@ -446,6 +464,8 @@ class Communicator:
 
     def _alike(self, name: str, buffers: Sequence[Buffer]) -> tuple[str, bool]:
         """The dtype of arrays, which they share, and whether they have shadows, which all of them have or none."""
+        if self.nccl is not None and any(isinstance(b.array, np.ndarray) for b in buffers):
+            raise LaunchError(f"{name} over NCCL takes CuPy's arrays. Nothing was sent.")
         dtypes = {b.array.dtype.name for b in buffers}
         if len(dtypes) > 1:
             raise LaunchError(f"{name} with arrays of {' and '.join(sorted(dtypes))}: they have to be alike. Nothing was sent.")
@@ -456,6 +476,10 @@ class Communicator:
                 "both, or for neither. Nothing was sent."
             )
         return next(iter(dtypes)), next(iter(flags))
+
+    def _refuse_nccl(self, name: str) -> None:
+        if self.nccl is not None:
+            raise UnsupportedError(f"{name} of a communicator of NCCL: make another one, and wrap it")
 
     def _active(self, b: Buffer) -> bool:
         """Whether an array has a shadow, or is memory that has one in this recording."""
@@ -472,10 +496,10 @@ class Communicator:
         return next(k for k in range(len(self.open) + 1) if k not in self.open)
 
     def _in_place(self, given: Any) -> bool:
-        return given is IN_PLACE or (type(given) is type(self.forward.mpi.IN_PLACE) and given == self.forward.mpi.IN_PLACE)
+        return given is IN_PLACE or (type(given) is type(self.MPI.IN_PLACE) and given == self.MPI.IN_PLACE)
 
     def _nobody(self, rank: int) -> bool:
-        return bool(rank == self.forward.mpi.PROC_NULL)
+        return bool(rank == self.MPI.PROC_NULL)
 
     def _root(self, root: int) -> int:
         if not 0 <= root < self.size:
@@ -502,7 +526,7 @@ class Communicator:
         return tuple(n * int(b.array.dtype.itemsize) for n in counts)
 
     def _op(self, name: str, op: Any) -> str:
-        mpi = self.forward.mpi
+        mpi = self.MPI
         known = {"SUM": mpi.SUM, "MAX": mpi.MAX, "MIN": mpi.MIN}
         if op is None:
             return "SUM"

@@ -45,20 +45,20 @@ class MpiTransport:
     def sum_all(self, x: Any, shape: Shape) -> Any:
         self._count(x.nbytes)
         if shape.in_order:
-            return _summed(self._gathered(x, shape), self.size)
-        given = _summable(x)
+            return in_rank_order(self._gathered(x, shape), self.size)
+        given = summable(x)
         total = shape.new(int(given.size), given.dtype)
         self._do("Allreduce", self.comm.Iallreduce, self._numbers(given), self._numbers(total))
         return total.astype(x.dtype, copy=False)
 
     def sum_to_root(self, x: Any, shape: Shape) -> Any:
         is_root = self.rank == shape.root
-        x = _zeros(shape, shape.counts[0]) if x is None else x
+        x = zeros(shape, shape.counts[0]) if x is None else x
         self._count(0 if is_root else x.nbytes)
         if shape.in_order:
             found = self._at_root(x, replace(shape, counts=(int(x.size),) * self.size))
-            return _summed(found, self.size) if is_root else None
-        given = _summable(x)
+            return in_rank_order(found, self.size) if is_root else None
+        given = summable(x)
         total = shape.new(int(given.size), given.dtype) if is_root else None
         self._do("Reduce", self.comm.Ireduce, self._numbers(given), None if total is None else self._numbers(total), root=shape.root)
         return None if total is None else total.astype(x.dtype, copy=False)
@@ -79,14 +79,14 @@ class MpiTransport:
         self._count(x.nbytes - own * x.dtype.itemsize)
         if shape.in_order:
             takes = replace(shape, takes=(own,) * self.size)
-            return _summed(self._exchanged(x, takes), self.size)
-        given = _summable(x)
+            return in_rank_order(self._exchanged(x, takes), self.size)
+        given = summable(x)
         total = shape.new(own, given.dtype)
         self._do("Reduce_scatter", self.comm.Ireduce_scatter, self._numbers(given), self._numbers(total), list(shape.counts))
         return total.astype(x.dtype, copy=False)
 
     def gather_to_root(self, x: Any, shape: Shape) -> Any:
-        x = _zeros(shape, shape.counts[self.rank]) if x is None else x
+        x = zeros(shape, shape.counts[self.rank]) if x is None else x
         self._count(0 if self.rank == shape.root else x.nbytes)
         return self._at_root(x, shape)
 
@@ -107,7 +107,7 @@ class MpiTransport:
         """The greatest (or least) of all ranks' numbers, for all, and the rank of each: the lowest of those that have it, and where there
         are NaN, which win as in NumPy, the lowest that has one."""
         library, op = namespace(x), getattr(self.mpi, name)
-        given, missing = _summable(x), library.isnan(x)
+        given, missing = summable(x), library.isnan(x)
         given = library.where(missing, given.dtype.type(-np.inf if name == "MAX" else np.inf), given)
         best, first = shape.new(int(x.size), given.dtype), shape.new(int(x.size), np.dtype(np.int32))
         self._count(x.nbytes)
@@ -190,12 +190,12 @@ def settle(x: Any) -> None:
         namespace(x).cuda.get_current_stream().synchronize()
 
 
-def _summable(x: Any) -> Any:
+def summable(x: Any) -> Any:
     """In a dtype that MPI adds."""
     return x.astype(np.float32) if is_half(x.dtype) else x
 
 
-def _zeros(shape: Shape, count: int) -> Any:
+def zeros(shape: Shape, count: int) -> Any:
     made = shape.new(count, shape.dtype)
     made.fill(0)
     return made
@@ -207,10 +207,10 @@ def _blocks(counts: tuple[int, ...], size: int) -> tuple[list[int], list[int]]:
     return sizes, [0, *accumulate(sizes[:-1])]
 
 
-def _summed(parts: Any, count: int) -> Any:
+def in_rank_order(parts: Any, count: int) -> Any:
     """The sum of vectors that lie one after the other, the first two first."""
     rows = parts.reshape(count, -1)
-    total = _summable(rows[0]).copy()
+    total = summable(rows[0]).copy()
     for row in rows[1:]:
         total += row
     return total.astype(parts.dtype, copy=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from ..arguments.recorder import current
@@ -10,12 +11,14 @@ from ..errors import DistributedError
 from .buffers import Buffer
 from .operations import Message
 
+_numbers = count()
+
 
 class Request:
     """A message that was begun by Isend or Irecv. It is waited for once, in the block of the tape in which it was begun."""
 
     def __init__(self, complete: Callable[[Request], None], buffer: Buffer | None, call: Message | None) -> None:
-        self.buffer, self.call = buffer, call
+        self.buffer, self.call, self.number = buffer, call, next(_numbers)
         self._complete, self._tape, self._done = complete, current.get(), call is None
 
     @property

@@ -26,6 +26,7 @@ from . import operations
 from .agreement import Agreement, number_of
 from .linear import Shape
 from .mpi import MpiTransport, settle
+from .nccl import NcclTransport
 from .operations import Call, Joint, Message
 from .watch import Watch
 
@@ -43,7 +44,7 @@ class Ranks(Protocol):
     check: bool
     tags: int
     watch: Watch
-    back: MpiTransport
+    back: MpiTransport | NcclTransport
 
     @property
     def calls(self) -> Agreement:
@@ -220,7 +221,8 @@ class Session:
 def _sum_together(comm: Ranks, shadows: Sequence[Any]) -> None:
     """Sums arrays over the ranks in one all-reduce."""
     library = namespace(shadows[0])
-    flat = library.concatenate([operations.packed(s, ()) for s in shadows])
+    parts = [operations.packed(s, ()) for s in shadows]
+    flat = parts[0] if len(parts) == 1 else library.concatenate(parts)
     shape = Shape(0, (int(flat.size),), (), flat.dtype, in_fixed_point(), library.empty)
     total, at = comm.back.sum_all(flat, shape), 0
     for shadow in shadows:

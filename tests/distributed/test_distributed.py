@@ -28,14 +28,25 @@ def test_programs(ranks: int) -> None:
     passes(ranks, "program_checks.py")
 
 
+def test_nccl_stand_in() -> None:
+    passes(3, "nccl_checks.py")
+
+
+@pytest.mark.gpu
+def test_nccl() -> None:
+    """The real one, on as many devices as there are, at most two."""
+    cupy = pytest.importorskip("cupy")
+    passes(min(2, cupy.cuda.runtime.getDeviceCount()), "nccl_on_gpu.py")
+
+
 def test_gradients_that_others_got_wrong() -> None:
-    passes(3, "trap_checks.py")
+    passes(2, "trap_checks.py")
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_random_programs(ranks: int) -> None:
     """200 in the nightly set."""
-    passes(ranks, "random_checks.py", "0", str(cases(4, 67)), limit=1500 if NIGHTLY else 90)
+    passes(ranks, "random_checks.py", "0", str(cases(3, 67)), limit=1500 if NIGHTLY else 90)
 
 
 def test_the_demonstration(tmp_path: Path) -> None:
