@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -44,6 +45,23 @@ def test_the_exponential_of_what_is_special() -> None:
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 89.0, 3e38, -104.0, -3e38, 1e-45, -1e-45, -103.0], np.float32)
     right = np.array([1, 1, np.inf, 0, np.nan, np.inf, np.inf, 0, 0, 1, 1, 1.4e-45], np.float32)
     np.testing.assert_array_equal(computed("expf(x[i])", x), right)
+
+
+def test_the_exponential_in_double_is_right_to_an_ulp() -> None:
+    """Against 40 digits, over the whole range, near 0, and where results are no normal numbers."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.uniform(low, high, 500) for low, high in ((-708, 709.78), (-1, 1), (-1e-9, 1e-9), (-745.2, -708), (0.3, 0.4))])
+    found = computed("exp(x[i])", x)
+    with mpmath.workdps(40):
+        errors = [abs(mpmath.mpf(float(y)) - mpmath.exp(float(v))) / float(np.spacing(y)) for v, y in zip(x, found, strict=True)]
+    assert max(errors) <= 1
+
+
+def test_the_exponential_in_double_of_what_is_special() -> None:
+    least = float(np.nextafter(0.0, 1.0))
+    x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 709.782712893384, 709.782712893385, 1e308, -745.13, -745.14, -1e308, least, -least])
+    right = np.array([1, 1, np.inf, 0, np.nan, 1.797693134862273e308, np.inf, np.inf, least, 0, 0, 1, 1])
+    np.testing.assert_allclose(computed("exp(x[i])", x), right, rtol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

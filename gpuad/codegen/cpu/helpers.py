@@ -149,8 +149,10 @@ _BITS = {
 }
 # Cephes' polynomial, to little more than 1 ulp (CUDA's: 2), with 2^n in two factors so that small results are rounded once. It is
 # made of operations that vectors have, and the last of them wait for few of the first: alone it takes little longer than the C library's.
+# At float64: Taylor's polynomial of degree 13 within half of ln 2 around 0, which it leaves by 4e-18, in the same manner; to 1 ulp.
 _EXP = _FUNCTIONS["expf"]
 _OTHER = {
+    "exp": _FUNCTIONS["exp"],
     "expf": _EXP,
     **{
         f"f{name}{suffix}": f"GPUAD_INLINE {t} f{name}{suffix}({t} a, {t} b) {{ return a {sign} b || b != b ? a : b; }}"

@@ -237,6 +237,38 @@ static double gpuad_bessel_i(double x, int order)
     const double root = std::exp(0.5 * size);
     return std::copysign(root * (sum / std::sqrt(6.28318530717958647693 * size)) * root, order ? x : 1.0);
 }
+//// exp
+GPUAD_INLINE double gpuad_multiply_add(double a, double b, double c)
+{
+#ifdef __FMA__
+    return __builtin_fma(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+GPUAD_INLINE double exp(double x)
+{
+    const double whole = 6755399441055744.0;  // added to a number and taken away again, it rounds that number
+    const double shifted = gpuad_multiply_add(x, 1.4426950408889634, whole), n = shifted - whole;
+    const double r = gpuad_multiply_add(n, -1.90821492927058770002e-10, gpuad_multiply_add(n, -6.93147180369123816490e-1, x));
+    const double r2 = r * r, r4 = r2 * r2;
+    const double a = gpuad_multiply_add(r, 1.0 / 6, 1.0 / 2), b = gpuad_multiply_add(r, 1.0 / 120, 1.0 / 24);
+    const double c = gpuad_multiply_add(r, 1.0 / 5040, 1.0 / 720), d = gpuad_multiply_add(r, 1.0 / 362880, 1.0 / 40320);
+    const double e = gpuad_multiply_add(r, 1.0 / 39916800, 1.0 / 3628800), f = gpuad_multiply_add(r, 1.0 / 6227020800, 1.0 / 479001600);
+    const double low = gpuad_multiply_add(r2, b, a), middle = gpuad_multiply_add(r2, d, c), high = gpuad_multiply_add(r2, f, e);
+    const double rest = gpuad_multiply_add(r4, gpuad_multiply_add(r4, high, middle), low);
+    const double halved = gpuad_multiply_add(n, 0.5, whole);
+    long long bits, half;
+    __builtin_memcpy(&bits, &shifted, sizeof bits);
+    __builtin_memcpy(&half, &halved, sizeof half);
+    const unsigned long long one = 1023, powers = (half - 0x4338000000000000 + one) << 52, others = (bits - half + one) << 52;
+    double first, second;
+    __builtin_memcpy(&first, &powers, sizeof first);
+    __builtin_memcpy(&second, &others, sizeof second);
+    const double y = (1.0 + gpuad_multiply_add(r2, rest, r)) * first * second;
+    return x > 709.79 ? __builtin_inf() : x < -745.2 ? 0.0 : y;
+}
 //// expf
 GPUAD_INLINE float gpuad_multiply_add(float a, float b, float c)
 {
