@@ -44,7 +44,6 @@ WITHOUT = {
     "histogram_cas": "as histogram, by atomicCAS",
     "layer_norm": "rows of numbers, scaled and shifted",
     "log_likelihood": "a number for each row",
-    "log_sum_exp": "a number from unordered ones",
     "masked_update": "unordered numbers under a mask",
     "saxpy": "y += a x",
     "scatter_gather": "rows looked up, messages of a random graph",

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+PUBLISHED = {"enzyme": "Enzyme", "tapenade": "Tapenade", "codipack": "CoDiPack", "jax": "JAX", "pytorch": "PyTorch"}
+MATTERS = 10.0  # milliseconds
 OTHERS = {"by hand": "C++ by hand", "jax": "JAX", "torch": "PyTorch", "warp": "Warp"}
 
 
@@ -72,6 +74,31 @@ def budgets() -> tuple[str, Path | None]:
                 cells = problem, f"{who}: {how}", f"{row['bytes'] / 1e6:.0f}", _three(row["cpu"]), row.get("reruns", ""), *ratios
                 text += f"| {' | '.join(map(str, cells))} |\n"
     return text, files[-1].with_suffix(".png")
+
+
+def gradbench() -> str:
+    """GradBench's evals from the newest record: each at the sizes at which its `manual` C++ takes long enough to be a bar for the gradient,
+    and at the last one; nothing where there is no record."""
+    files = sorted(RESULTS.glob("gradbench-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))
+    if not files:
+        return ""
+    record = json.loads(files[-1].read_text(encoding="utf-8"))
+    evaluations = [row for rows in record["evals"].values() for row in rows]
+    valid = sum(row["valid"] for row in evaluations)
+    text = f"\n{heading(record)}; {record['threads']} thread each; {valid} of {len(evaluations)} outputs valid.\n"
+    text += "\n| eval | size | gradient, ms | by the primal | `manual`, ms | gpuad by `manual` | published: "
+    text += " | ".join(PUBLISHED.values()) + " |\n|---|---|" + "---:|" * (4 + len(PUBLISHED)) + "\n"
+    for name, rows in record["evals"].items():
+        primals, gradients = rows[::2], rows[1::2]
+        for primal, gradient in zip(primals, gradients, strict=True):
+            own, bar = gradient["tools"]["gpuad"]["ms"], gradient["tools"]["manual"]["ms"]
+            last = gradient is gradients[-1]
+            if bar < MATTERS and not last:
+                continue
+            others = [record["published"][name].get(tool, "") if last else "" for tool in PUBLISHED]
+            ratios = f"{own / primal['tools']['gpuad']['ms']:.2f}", _three(bar), f"{own / bar:.2f}"
+            text += f"| {' | '.join(map(str, (name, gradient['size'].replace('_', ' '), _three(own), *ratios, *others)))} |\n"
+    return text
 
 
 def _milliseconds(rows: Mapping[str, Any], who: str) -> str:

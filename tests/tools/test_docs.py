@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from compared import budgets, short, whole
+from compared import budgets, gradbench, short, whole
 from drawing import drawn
 from snippets import PAGES
 from test_architecture import FLOORS, modules
@@ -91,6 +91,10 @@ def test_the_budgets(request: pytest.FixtureRequest) -> None:
     if update and picture is not None:
         shutil.copy(picture, DOCS / "pictures" / "budgets.png")
     printed("docs/comparison.md", "budgets", text, update)
+
+
+def test_gradbench(request: pytest.FixtureRequest) -> None:
+    printed("docs/comparison.md", "gradbench", gradbench(), request.config.getoption("--update-golden"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

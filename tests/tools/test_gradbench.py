@@ -363,12 +363,12 @@ def test_outputs_agree_as_gradbench_means_it() -> None:
     assert not exchange.agree({"a": 1}, {"b": 1}) and not exchange.agree(float("nan"), 1.0)
 
 
-def test_published_times_are_ratios_to_manual(tmp_path: Path) -> None:
+def test_published_times_are_ratios_to_manual_at_the_last_size_of_both(tmp_path: Path) -> None:
     def took(**seconds: float) -> dict[str, Any]:
         return {size: {"primal": None, "derivative": {"secs": int(s), "nanos": round(s % 1 * 1e9)}} for size, s in seconds.items()}
 
-    tools = {"manual": took(a=1e-4, b=0.5, c=1.0), "enzyme": took(a=1.0, b=1.0, c=3.0), "jax": {"b": {"primal": None}}}
+    tools = {"manual": took(a=1e-4, b=0.5, c=1.0), "enzyme": took(a=1.0, b=1.0, c=3.5), "pytorch": took(a=1.0, b=2.0)}
     path = tmp_path / "summary.json"
-    path.write_text(json.dumps({"tools": tools}))
-    assert published.ratios(path) == {"enzyme": 2.5}
+    path.write_text(json.dumps({"tools": tools | {"jax": {"b": {"primal": None}}}}))
+    assert published.ratios(path) == {"enzyme": 3.5, "pytorch": 4.0}
     assert published.ratios(tmp_path / "absent.json") == {}
