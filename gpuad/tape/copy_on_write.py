@@ -61,11 +61,6 @@ class Homes:
         """Whether an array is one of them."""
         return address(root) in self.addresses
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all of them."""
-        return sum(int(a.nbytes) for a in self.arrays)
-
 
 @dataclass(frozen=True, eq=False)
 class Copy:

@@ -49,7 +49,7 @@ class LaunchRecording(OperationRecording):
         try:
             fixed = type(args) is FlatArguments or all(constant(args[k]) for k in kernel.records if k < len(args))
             key = call_key(kernel, grid, block, args, shared_mem, stream, line) if fixed else None
-            recipe = self.judged(key, lambda: self._prepare(kernel, grid, block, args, shared_mem, stream, where))
+            recipe = self.known_call(key, lambda: self._prepare(kernel, grid, block, args, shared_mem, stream, where))
             step = LaunchStep(kernel, recipe.args, line, where, grid, block, shared_mem, stream)
             self._run(recipe, step)
         except BaseException:

@@ -31,11 +31,11 @@ from .rule_declaration import Declared
 from .ruled import Ruled
 from .store import Store
 from .temporaries import Made, Temporary, inner
-from .trace_cache import Judged, line_of, place_of, user_frame
+from .trace_cache import KnownCall, line_of, place_of, user_frame
 from .trace_replay import Repeating
 from .trace_steps import ForeignStep, MadeStep, RenewedStep, Step, arrays_of, lasting
 
-_J = TypeVar("_J", bound=Judged)
+_K = TypeVar("_K", bound=KnownCall)
 
 
 class OperationRecording(Repeating):
@@ -43,20 +43,20 @@ class OperationRecording(Repeating):
 
     memory: MemoryLog
     store: Store
-    recipes: dict[Hashable, Judged]
+    recipes: dict[Hashable, KnownCall]
 
     def rule(self, rule: Declared, arguments: Mapping[str, Any], regions: Mapping[str, Region]) -> None:
         """Records a call of a rule and makes it."""
         rule_calls.record(rule, arguments, self, regions)
 
-    def judged(self, key: Hashable | None, judge: Callable[[], _J]) -> _J:
+    def known_call(self, key: Hashable | None, judge: Callable[[], _K]) -> _K:
         """What is known of a call in these words, if it has some that say all; found out now where it is new, or holds no more."""
         known = self.recipes.get(key) if key is not None else None
         if known is None or self._tainted or not known.holds(self.shadows):
             known = judge()
             if key is not None:
                 self.recipes[key] = known
-        return cast("_J", known)
+        return cast("_K", known)
 
     def record(self, operation: Ruled, run: Callable[[], None], library: str, step: Step) -> None:
         """Records an operation that is no kernel launch, and makes it."""

@@ -26,12 +26,12 @@ from .region import Region, of_array
 from .rule_declaration import ROOM, Declared, Effect
 from .ruled import Operand, Ruled, view_in
 from .temporaries import inner
-from .trace_cache import Judged, call_key, line_of, place_of, user_frame
+from .trace_cache import KnownCall, call_key, line_of, place_of, user_frame
 from .trace_steps import Step
 
 
 @dataclass(frozen=True, eq=False)
-class _JudgedRule(Judged):
+class _KnownRule(KnownCall):
     """A call of a rule."""
 
     operation: Ruled
@@ -69,13 +69,13 @@ def _recorded(step: RuleStep, tape: Any) -> None:
     fixed = not regions and not any(isinstance(x, Active | list | dict | set) for x in given)
     key = call_key(rule, None, None, given, 0, None, step.line) if fixed else None
 
-    def judge() -> _JudgedRule:
+    def judge() -> _KnownRule:
         operation, library = _checked(rule, dict(zip(step.names, given, strict=True)), tape, regions, step.where)
         bare = any(o.shadow is None and o.floats for o in operation.operands.values())
         arrays = _arrays(operation)
-        return _JudgedRule(given, bare, tape.shadows, tape.shadows.count, arrays, list(map(layout, arrays)), operation, library)
+        return _KnownRule(given, bare, tape.shadows, tape.shadows.count, arrays, list(map(layout, arrays)), operation, library)
 
-    known = tape.judged(key, judge)
+    known = tape.known_call(key, judge)
     step.arrays = known.arrays
     tape.record(known.operation, _Run(known.operation, tape), known.library, step)
 

@@ -24,7 +24,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class KnownCall:
     """A call that has been bound and judged, to be run again as it is. `args` keeps the caller's objects alive, whose ids are in the key.
     `bare`: it has float arrays without a shadow, whose treatment depends on the `pairs` noted so far in the `recording`. `arrays`: whose
     memory it works on, `layouts`: how they were laid out (their owner may change that, or make them read-only)."""
@@ -44,7 +44,7 @@ class Judged:
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe(Judged):
+class Recipe(KnownCall):
     """A launch. `given`: what the primal is launched with. `doubtful`: its stores have to be checked before each launch. `paired`: it
     touches nothing without a shadow."""
 
