@@ -163,7 +163,7 @@ class AccessInversion:
         mine = [self.factor(p, v) for v in self.sender]
         if any(m is None for m in mine):
             return None
-        result: list[Polynomial] = [m or {} for m in mine]
+        result: list[Polynomial] = [{} if m in mine[:k] else m or {} for k, m in enumerate(mine)]  # of two that add up one is gone through
         theirs = [f for loop in loops if isinstance(loop, ir.For) and (f := self.factor(p, loop.var))]
         for factor in sorted(theirs, key=_order):
             free = next((a for a in range(3) if not result[a]), None)

@@ -12,7 +12,7 @@ a certificate to say.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -86,7 +86,7 @@ def delinearise(
     free = [axis for axis, index in indices.items() if index not in used]
     for axis, index in indices.items():
         digits = _Digits(index, frozenset(params), definitions(body))
-        bounds = digits.bounds(body) if index in used and free else None
+        bounds = digits.bounds(body) if index in used else None
         if bounds is None:
             continue
         extents = [size.expression for low, high in pairwise(bounds) if (size := high.over(low)) is not None]
@@ -114,11 +114,24 @@ class _Digits:
 
     def bounds(self, body: ir.Block) -> list[_Product] | None:
         """All bounds that occur, each dividing the next; None if there are no others than 1, or they do not divide each other."""
-        found = [run for s in walk_stmts(body) for top in expressions(s) for e in ir.walk(top) if (run := self.run(e)) is not None]
+        found = [run for s in walk_stmts(body) if not self.is_named(s) for top in expressions(s) for run in self.wholes(top)]
         every = {end for run in found for end in (run.low, run.high) if end is not None}
         order = sorted(every | {_Product()}, key=lambda p: (len(p.factors), p.number))
         divide = all((size := high.over(low)) is not None and size != _Product() for low, high in pairwise(order))
         return order if len(order) > 1 and divide else None
+
+    def is_named(self, stmt: ir.Stmt) -> bool:
+        """Whether a statement only names some digits: what is done with them counts."""
+        return isinstance(stmt, ir.Let) and self.run(stmt.value) is not None
+
+    def wholes(self, expr: ir.Expr) -> Iterator[_Run]:
+        """The runs of digits in an expression that are not on the way to another one, as `i / h` is in `i / h / w`."""
+        run = self.run(expr)
+        if run is not None:
+            yield run
+            return
+        for inner in ir.children(expr):
+            yield from self.wholes(inner)
 
     def run(self, expr: ir.Expr) -> _Run | None:
         """Which digits a node is."""
@@ -171,7 +184,8 @@ class _Digits:
     def rewritten(self, expr: ir.Expr) -> ir.Expr:
         """The expression over the digits."""
         run = self.run(expr)
-        return b.cast(self.written(run), expr.type) if run is not None else rebuild(expr, self.rewritten)
+        is_known = run is not None and {run.low, run.high} <= {*self.known, None}
+        return b.cast(self.written(run), expr.type) if run is not None and is_known else rebuild(expr, self.rewritten)
 
     def written(self, run: _Run) -> ir.Expr:
         """Some of the digits as a number, by Horner's rule."""

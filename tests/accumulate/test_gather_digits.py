@@ -24,6 +24,7 @@ KERNEL = """extern "C" __global__ void k(const double* image, const double* scal
 HEADS = {
     "quotients": f"int i = {INDEX}; if (i >= n) return; int b = i / (c * h * w), y = (i / w) % h, x = i % w;",
     "one after the other": f"int i = {INDEX}; if (i >= n) return; int t = i / w, x = i - t * w, y = t % h, b = t / h / c;",
+    "in the other order": f"int i = {INDEX}; if (i >= n) return; int b = i / h / w / c, y = i / w % h, x = i % w;",
     "by planes": f"int i = {INDEX}; if (i >= n) return; int area = h * w, p = i % area, y = p / w, x = p % w, b = i / area / c;",
     "unsigned": f"unsigned i = {INDEX}; if (i >= n) return; unsigned b = i / (c * h * w), y = i / w % h, x = i % w;",
     "strided": f"for (int i = {INDEX}, b, y, x; i < n; i += blockDim.x * gridDim.x) if (b = i / w / h / c, y = i / w % h, x = i % w, 1)",
@@ -82,6 +83,29 @@ def test_a_stencil_inside_of_an_image() -> None:
         kernels = reverse(compiled(INTERIOR, "k"), 2, 32, make())
     assert is_gathered(kernels) and atomics(kernels) == 0
     agree(INTERIOR, 2, 32, make)
+
+
+MATCHES = """extern "C" __global__ void k(const double* a, const double* b, double* match, int channels, int h, int w, int reach) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    int side = 2 * reach + 1, column = x + (int)blockIdx.z % side - reach, row = y + (int)blockIdx.z / side - reach;
+    if (x >= w || y >= h || column < 0 || column >= w || row < 0 || row >= h) return;
+    double sum = 0;
+    for (int c = 0; c < channels; c++) sum += a[(c * h + y) * w + x] * b[(c * h + row) * w + column];
+    match[(blockIdx.z * h + y) * w + x] = sum;
+}"""
+
+
+def test_displacements_that_a_third_index_holds() -> None:
+    """Digits for which no axis is left are gone through; one of two indices that add up along an axis is, too."""
+
+    def make() -> tuple[Any, ...]:
+        rng = np.random.default_rng(1)
+        return *(Duplicated(rng.normal(size=s), rng.normal(size=s)) for s in ((2, 5, 9), (2, 5, 9), (9, 5, 9))), 2, 5, 9, 1
+
+    with running("reference"):
+        kernels = reverse(compiled(MATCHES, "k"), (3, 2, 9), (4, 4), make())
+    assert is_gathered(kernels) and atomics(kernels) == 0
+    agree(MATCHES, (3, 2, 9), (4, 4), make)
 
 
 def test_who_divides_by_what_does_not_fit_is_left() -> None:
