@@ -42,11 +42,16 @@ WITHOUT = {
     "dense": "a product of matrices",
     "gemm": "a product of matrices",
     "histogram_cas": "as histogram, by atomicCAS",
+    "involution": "windows for each pixel that a network makes",
     "layer_norm": "rows of numbers, scaled and shifted",
     "log_likelihood": "a number for each row",
     "masked_update": "unordered numbers under a mask",
+    "neighbourhood": "products of rows with their neighbours",
+    "qrnn": "numbers through gates, without a place",
     "saxpy": "y += a x",
     "scatter_gather": "rows looked up, messages of a random graph",
+    "separable": "filters for each pixel that a network makes",
+    "sinkhorn": "two lists of potentials",
     "tile_softmax": "as softmax, a row a tile",
     "tiled_matmul": "a product of matrices",
     "warp_sum": "rows of numbers, scaled",
@@ -485,6 +490,70 @@ def projection() -> Sequence[Any]:
         Image("phantom", phantom, colours="gray"),
         Image("sinogram", measured, colours="inferno"),
         Image("-d misfit / d image, from 0", -image.shadow, colours="gray"),
+    )
+
+
+@scene("correlation.cu", "how alike a picture and the same one moved are; how the match at the true displacement depends on the first")
+def correlation() -> Sequence[Any]:
+    n, reach, k = 64, 3, kernel("correlation", "correlation")
+    side = 2 * reach + 1
+    first, second = pair(photograph(n)[None]), pair(np.roll(photograph(n), (2, -1), (0, 1))[None])
+    cost = pair(np.zeros((side * side, n, n)))
+    cost.shadow[(2 + reach) * side + reach - 1] = 1
+    gpuad.autodiff(k, (8, 8, side * side), (8, 8), (first, second, cost, 1, n, n, reach))
+    return (
+        Image(
+            "mean of the match, by displacement", cost.primal.mean((1, 2)).reshape(side, side), colours="magma", mark=(2 + reach, reach - 1)
+        ),
+        Image("d match / d first", first.shadow[0], colours="gray"),
+        Image("d match / d second", second.shadow[0], colours="gray"),
+    )
+
+
+@scene("backprojection.cu", "a sinogram thrown back without a filter; where one pixel has its light from")
+def back_projection() -> Sequence[Any]:
+    n, angles, detectors, k = 64, 90, 92, kernel("backprojection", "back_projection")
+    angle = (np.pi * np.arange(angles) / angles + 0.01).astype(np.float32)
+    rows, columns = np.mgrid[0:angles, 0:detectors]
+    sinogram = pair(np.exp(-(((columns - 46 - 15 * np.sin(angle[rows])) / 3) ** 2)))
+    image = pair(np.zeros((n, n)))
+    image.shadow[20, 40] = 1
+    gpuad.autodiff(k, *plane(n, (8, 8)), (sinogram, angle, image, n, angles, detectors))
+    return (
+        Image("sinogram", sinogram.primal, colours="inferno"),
+        Image("thrown back", image.primal, colours="gray", mark=(20, 40)),
+        Image("d pixel / d sinogram", sinogram.shadow, colours="inferno"),
+    )
+
+
+@scene("gridding.cu", "samples along a spiral, spread over a grid; how the energy on the grid depends on each sample")
+def gridding() -> Sequence[Any]:
+    side, samples, k = 64, 1500, kernel("gridding", "grid_samples")
+    turn = np.linspace(0, 1, samples)
+    place = (32 + 28 * turn[:, None] * np.stack([np.cos(60 * turn), np.sin(60 * turn)], 1)).astype(np.float32)
+    sample, density = pair(np.stack([np.cos(9 * turn), np.sin(9 * turn)], 1)), pair(turn + 0.05)
+    grid = pair(np.zeros((side, side, 2)))
+    args = place, sample, density, grid, samples, side, np.float32(8.5)
+    k(-(-samples // 32), 32, args)
+    grid.shadow[...] = grid.primal
+    grid.primal.fill(0)
+    gpuad.autodiff(k, -(-samples // 32), 32, args)
+    share = np.full((side, side), np.nan)
+    share[place[:, 1].astype(int), place[:, 0].astype(int)] = density.shadow
+    return Image("real part", grid.primal[..., 0], signed=True), Image("d energy / d density, at the samples", share)
+
+
+@scene("spiking.cu", "neurons with growing input, through time; how the number of spikes depends on the current at each moment")
+def spiking() -> Sequence[Any]:
+    n, steps, k = 64, 96, kernel("spiking", "spiking")
+    current, membrane = pair(np.tile(np.linspace(0.05, 0.5, n), (steps, 1))), pair(np.zeros((steps + 1, n)))
+    spike = seeded(np.zeros((steps, n), np.float32), 1)
+    leak, threshold = pair(np.full(n, 0.9)), pair(np.ones(n))
+    gpuad.autodiff(k, 4, 16, (current, membrane, spike, leak, threshold, np.float32(12), steps, n))
+    return (
+        Image("membrane", membrane.primal, colours="inferno"),
+        Image("spikes", spike.primal, colours="gray"),
+        Image("d spikes / d current", current.shadow, signed=True, share=99),
     )
 
 

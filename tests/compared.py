@@ -56,6 +56,25 @@ def whole() -> str:
     return text
 
 
+def adjoints() -> str:
+    """gpuad's adjoints and those by hand, from the newest record of them."""
+    files = sorted(RESULTS.glob("adjoints-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))
+    if not files:
+        return ""
+    record = json.loads(files[-1].read_text(encoding="utf-8"))
+    lines = [
+        f"{heading(record)}, {record['compiler']}:\n",
+        "| operation | by hand, ms | gpuad, ms | times | atomics by hand | gpuad | bytes by hand | gpuad | difference |",
+        "|---|" + "---:|" * 8,
+    ]
+    for name, row in record["rows"].items():
+        sizes = ", ".join(f"{size} {n}" for size, n in row["sizes"].items())
+        times = f"{row['by_hand_ms']:.2f} | {row['gpuad_ms']:.2f} | {row['ratio']:.2f}"
+        counts = " | ".join(f"{row[f'{who}_{what}']:,}" for what in ("atomics", "bytes") for who in ("by_hand", "gpuad"))
+        lines.append(f"| {name.replace('_', ' ')}, {sizes} | {times} | {counts} | {row['difference']:.0e} |")
+    return "\n".join(lines) + "\n"
+
+
 def budgets() -> tuple[str, Path | None]:
     """Time loops within byte budgets, from the newest record of them, and its picture; nothing where there is none."""
     files = sorted(RESULTS.glob("budgets-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))

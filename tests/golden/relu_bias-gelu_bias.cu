@@ -26,5 +26,5 @@ extern "C" __global__ void gelu_bias_reverse(
 //   saved      x                    copy     needed by relu_bias.cu:42:15, overwritten by relu_bias.cu:43:5
 //   not saved  bias                          never overwritten by this launch
 //   shadow     dx                   plain    no two threads touch one element (relu_bias.cu:43:5)
-//   shadow     dbias                atomic   what is faster is not certified (another sum for what the kernel adds at gx = 591) (relu_bias.cu:42:22)
+//   shadow     dbias                atomic   it is not proved that no two threads meet in one element (relu_bias.cu:42:22)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

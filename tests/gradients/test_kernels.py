@@ -263,6 +263,95 @@ def _(image: Any, px: Any, py: Any, **_: Any) -> Arrays:
     return {"sampled": np.einsum("py,yx,px->p", tent_y, padded, tent_x)}
 
 
+@model("correlation")
+def _(first: Any, second: Any, reach: Any, **_: Any) -> Arrays:
+    channels, height, width = first.shape
+    padded = np.pad(second, ((0, 0), (reach, reach), (reach, reach)))
+    sides = [
+        (first * padded[:, v : v + height, u : u + width]).sum(0) / channels for v in range(2 * reach + 1) for u in range(2 * reach + 1)
+    ]
+    return {"cost": np.stack(sides)}
+
+
+@model("separable")
+def _(padded: Any, vertical: Any, horizontal: Any, taps: Any, **_: Any) -> Arrays:
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (taps, taps), axis=(1, 2))
+    return {"output": np.einsum("cyxvh,vyx,hyx->cyx", windows, vertical, horizontal)}
+
+
+@model("involution")
+def _(x: Any, weight: Any, share: Any, window: Any, **_: Any) -> Arrays:
+    edge = window // 2
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, ((0, 0), (edge, edge), (edge, edge))), (window, window), axis=(1, 2))
+    return {"y": np.einsum("cyxab,cabyx->cyx", windows, np.repeat(weight, share, axis=0))}
+
+
+def neighbours(length: Any, window: Any) -> Any:
+    """The places that each query looks at."""
+    return np.clip(np.arange(length) - window // 2, 0, length - window)[:, None] + np.arange(window)
+
+
+@model("neighbourhood-neighbourhood_scores")
+def _(query: Any, key: Any, length: Any, window: Any, **_: Any) -> Arrays:
+    return {"score": np.einsum("hid,hikd->hik", query, key[:, neighbours(length, window)])}
+
+
+@model("neighbourhood-neighbourhood_values")
+def _(weight: Any, value: Any, length: Any, window: Any, **_: Any) -> Arrays:
+    return {"output": np.einsum("hik,hikd->hid", weight, value[:, neighbours(length, window)])}
+
+
+@model("qrnn")
+def _(forget: Any, candidate: Any, gate: Any, cell: Any, hidden: Any, **_: Any) -> Arrays:
+    for t, f in enumerate(forget):
+        cell[t + 1] = f * cell[t] + (1 - f) * candidate[t]
+        hidden[t] = gate[t] * cell[t + 1]
+    return {"cell": cell, "hidden": hidden}
+
+
+@model("backprojection-back_projection")
+def _(sinogram: Any, angle: Any, image: Any, n: Any, detectors: Any, **_: Any) -> Arrays:
+    y, x = np.mgrid[0:n, 0:n] - 0.5 * (n - 1)
+    for a, row in zip(angle, sinogram, strict=True):
+        place = y * np.cos(a) - x * np.sin(a) + 0.5 * (detectors - 1)
+        tent = np.maximum(0, 1 - np.abs(place[..., None] - np.arange(detectors)))
+        image += tent @ row * ((place >= 0) & (place < detectors - 1))
+    return {"image": image}
+
+
+def spread(place: Any, side: Any, beta: Any) -> Any:
+    """How much each sample has to do with each cell along an axis that wraps around."""
+    distance = (place[:, None] - np.arange(side) + side / 2) % side - side / 2
+    inside = np.maximum(1 - (distance / 2) ** 2, 0)
+    return np.where(inside > 0, np.i0(beta * np.sqrt(inside)) / np.i0(beta), 0)
+
+
+@model("gridding-grid_samples")
+def _(place: Any, sample: Any, density: Any, side: Any, beta: Any, **_: Any) -> Arrays:
+    across, along = spread(place[:, 1], side, beta), spread(place[:, 0], side, beta)
+    return {"cells": np.einsum("s,sy,sx,sc->yxc", density, across, along, sample)}
+
+
+@model("gridding-sample_grid")
+def _(place: Any, cells: Any, side: Any, beta: Any, **_: Any) -> Arrays:
+    return {"sample": np.einsum("sy,sx,yxc->sc", spread(place[:, 1], side, beta), spread(place[:, 0], side, beta), cells)}
+
+
+@model("spiking")
+def _(current: Any, membrane: Any, spike: Any, leak: Any, threshold: Any, slope: Any, **_: Any) -> Arrays:
+    for t, into in enumerate(current):
+        potential = leak * membrane[t] + into
+        spike[t] = 1 / (1 + np.exp(slope * (threshold - potential)))
+        membrane[t + 1] = potential - spike[t] * threshold
+    return {"membrane": membrane, "spike": spike}
+
+
+@model("sinkhorn")
+def _(cost: Any, log_mass: Any, there: Any, here: Any, epsilon: Any, **_: Any) -> Arrays:
+    total = np.exp((here[:, None] + there - cost) / epsilon).sum(1)
+    return {"here": here + epsilon * (log_mass - np.log(total))}
+
+
 @model("softsplat")
 def _(image: Any, flow: Any, **_: Any) -> Arrays:
     _, height, width = image.shape
