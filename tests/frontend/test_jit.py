@@ -302,9 +302,9 @@ def test_one_kernel_for_each_combination_of_types() -> None:
     kernel = jit(jit_kernels.image.__wrapped__)
     for shape in ((3, 4), (5, 6)):
         kernel(1, (8, 8), (np.ones(shape), np.ones(shape)))
-    assert len(kernel._concrete) == 1
+    assert len(kernel.specializations) == 1
     kernel(1, (8, 8), (np.ones((3, 4)), np.ones((4, 3)).T))
-    assert len(kernel._concrete) == 2
+    assert len(kernel.specializations) == 2
 
 
 def test_calls_that_are_refused() -> None:
