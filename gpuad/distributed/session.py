@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..arguments.aliasing import hull
 from ..arguments.annotations import Duplicated
 from ..arguments.arrays import as_array, leaf_memory, namespace
 from ..errors import DistributedError, TapeError
@@ -80,6 +81,12 @@ class Session:
             if not isinstance(pair, Duplicated):
                 raise TapeError("replicated() takes Duplicated: their shadows are summed over the ranks")
             said = f"{pair.dtype} {pair.shape}"
+            low, high = hull(pair.primal)
+            known = [hull(other.primal) for _, other in self._replicated]
+            if (low, high) in known:
+                continue
+            if any(low < end and begin < high for begin, end in known):
+                raise TapeError("a replicated array overlaps another: its gradient would be summed twice. Name each once, whole.")
             if comm.check:
                 comm.calls.same(said, str(_mark(pair.primal)), otherwise="a replicated array is not the same on all ranks")
             self._replicated.append((comm, pair))
@@ -104,6 +111,15 @@ class Session:
         except BaseException as error:
             self.failed(error)
             raise
+
+    def captured(self, tape: Any, seeds: Mapping[Any, Any] | None, seed_rank: int | str | None) -> Mapping[Any, Any] | None:
+        """The seeds of this rank for a graph."""
+        if self._replicated:
+            raise TapeError("a graph does not sum the shadows of replicated arrays: Bcast them in the program, or reverse the tape itself")
+        for comm in (comms := [self.used[k] for k in sorted(self.used)]):
+            comm.watch.require()
+        given: Mapping[Any, Any] | None = self._agreed(tape, comms, seeds, seed_rank)
+        return given
 
     # --- agreeing ------------------------------------------------------------------------------------------------------------------------
 

@@ -20,5 +20,9 @@ class Joint(Protocol):
         """Around a reversal: agrees with the others that all are about to reverse the same program, and gives the seeds of this process.
         Raises an error in all of them if they are not."""
 
+    def captured(self, tape: Any, seeds: Mapping[Any, Any] | None, seed_rank: int | str | None) -> Mapping[Any, Any] | None:
+        """The seeds of this process for a graph, after agreeing as for a reversal. Raises an error where a graph would leave out what a
+        reversal does together with the others."""
+
     def failed(self, error: BaseException) -> None:
         """Tells the others that this process goes no further."""

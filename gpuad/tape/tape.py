@@ -352,13 +352,13 @@ class Tape(Reversing, LaunchRecording):
         self.state = _REVERSED
         self.memory.tell(What.reversed)
 
-    def graph(self, seeds: Mapping[Any, Any] | None = None, *, allow_unused: bool = False) -> Graph:
+    def graph(self, seeds: Mapping[Any, Any] | None = None, *, allow_unused: bool = False, seed_rank: int | str | None = None) -> Graph:
         """The recorded program and its reverse as one object, whose `.launch()` runs both again on what the same arrays hold then, without
         Python's part: on a GPU as a CUDA graph on CuPy's current stream, on a CPU as a list of prepared launches.
 
-        `seeds`, `allow_unused`: as in `reverse`; arrays are read anew at each launch. The tape is recorded, and may have been reversed: a
-        first run of both in the ordinary way is good practice, since it compiles all that is needed. A launch uses the tape's memory, so a
-        recording that was not reversed before cannot be reversed any more. Raises TapeError, with the operation's name and place, for what
+        `seeds`, `allow_unused`, `seed_rank`: as in `reverse`; arrays are read anew at each launch. The tape is recorded, and may have been
+        reversed: a first run of both in the ordinary way is good practice, since it compiles all that is needed. A launch uses the tape's
+        memory, so a recording that was not reversed before cannot be reversed any more. Raises TapeError, with the operation's name and place, for what
         cannot be captured: on a GPU a rule of your own, stacks whose depth is counted, stores that are checked at each launch, an operation
         that makes arrays or waits.
         """
@@ -367,6 +367,8 @@ class Tape(Reversing, LaunchRecording):
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
         if self.within is not None:
             self.within.refuse_scripted("a graph")
+        if self.joint is not None:
+            seeds = self.joint.captured(self, seeds, seed_rank)
         self.extract_early()
         executor = executor_of(self._library)
         resolved, plan = self._planned(seeds, lasting=True)

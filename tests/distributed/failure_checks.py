@@ -228,11 +228,15 @@ def replicated(comm: Any) -> None:
     """What is not the same on all ranks, or written, is no replicated array; shadows go on accumulating; one all-reduce for all."""
     with pytest.raises(DistributedError, match="not the same on all ranks"), Tape():
         comm.replicated(Duplicated(np.full(2, float(comm.rank))))
+    with pytest.raises(TapeError, match="overlaps another"), Tape():
+        twice, other = pair(4), wrap(comm.mpi, limit=5)
+        other.replicated(twice, twice)
+        other.replicated(twice[1:])
     a, b, y, tape = pair(2), Duplicated(np.full(4, 2.0)), pair(2), Tape()
     a.shadow.fill(100.0)
     for turn in (1, 2):
         with tape:
-            comm.replicated(a, b)
+            comm.replicated(a, b, a)
             y[...] = a * (b[:2] * (comm.rank + 1.0))
             comm.Barrier()
         messages = comm.back.messages
@@ -290,7 +294,15 @@ def graphs(comm: Any) -> None:
     program = Heat(comm)
     loss, wanted = program.gradient()
     program.record()
-    graph = program.tape.graph({program.loss: 1.0 if comm.rank == 0 else 0.0})
+    with pytest.raises(TapeError, match="replicated"):
+        program.tape.graph({program.loss: 1.0}, seed_rank=0)
+    program = Heat(comm)
+    program.shares = False
+    program.gradient()
+    program.record()
+    with pytest.raises(TapeError, match=f"{comm.size} times"):
+        program.tape.graph({program.loss: 1.0})
+    graph = program.tape.graph({program.loss: 1.0}, seed_rank=0)
     for _ in range(2):
         program.u.primal[...] = program.v.primal[...] = program.start
         program.loss.primal.fill(0)

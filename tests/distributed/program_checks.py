@@ -74,6 +74,7 @@ class Heat:
     """The program: `steps` steps, the misfit to a wanted state over all ranks. `comm`: None for one process."""
 
     def __init__(self, comm: Any, rows: int = 18, n: int = 7, steps: int = 5, **tape: Any) -> None:
+        self.shares = True  # whether all ranks' gradients of `p` are summed
         self.comm, self.steps, self.tape = comm, steps, Tape(**tape)
         self.plate = strip(comm, rows, n) if comm is not None else Plate(1, rows, n)
         drawn = np.random.default_rng(5)
@@ -89,7 +90,7 @@ class Heat:
         self.loss.primal.fill(0)
         n, rows = self.plate.n, self.plate.rows
         with self.tape:
-            if self.comm is not None:
+            if self.comm is not None and self.shares:
                 self.comm.replicated(self.p)
             u, v = self.u, self.v
             for _ in range(self.steps):
