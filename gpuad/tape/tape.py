@@ -358,9 +358,9 @@ class Tape(Reversing, LaunchRecording):
 
         `seeds`, `allow_unused`, `seed_rank`: as in `reverse`; arrays are read anew at each launch. The tape is recorded, and may have been
         reversed: a first run of both in the ordinary way is good practice, since it compiles all that is needed. A launch uses the tape's
-        memory, so a recording that was not reversed before cannot be reversed any more. Raises TapeError, with the operation's name and place, for what
-        cannot be captured: on a GPU a rule of your own, stacks whose depth is counted, stores that are checked at each launch, an operation
-        that makes arrays or waits.
+        memory, so a recording that was not reversed before cannot be reversed any more. Raises TapeError, with the operation's name and
+        place, for what cannot be captured: on a GPU a rule of your own, stacks whose depth is counted, stores that are checked at each
+        launch, an operation that makes arrays or waits.
         """
         if self.state not in ("recorded", _REVERSED, _REPLAYED) or self.steps is None:
             known = self.state if self.steps is not None else "the recording of a program one of whose calls was refused"
