@@ -58,30 +58,31 @@ class Agreement:
     def counts_fit(self, gives: tuple[int, ...], expects: tuple[int, ...]) -> list[str]:
         """What does not fit of what others are about to give this rank: nothing, or a message for each."""
         own, theirs = np.array(gives, np.int64), np.empty(self.size, np.int64)
-        self.watch.wait(self.comm.Ialltoall(own, theirs), "comparing counts")
+        self.watch.wait(self.comm.Ialltoall(own, theirs), "comparing counts", (own, theirs))
         pairs = enumerate(zip(theirs.tolist(), expects, strict=True))
         return [f"rank {s} gives {a} bytes and rank {self.rank} takes {b}" for s, (a, b) in pairs if a != b]
 
     def numbers_of_others(self, own: Iterable[int]) -> list[int]:
         """The number that each rank has for this one."""
         given, theirs = np.array(list(own), np.int64), np.empty(self.size, np.int64)
-        self.watch.wait(self.comm.Ialltoall(given, theirs), "comparing messages")
+        self.watch.wait(self.comm.Ialltoall(given, theirs), "comparing messages", (given, theirs))
         return [int(n) for n in theirs]
 
     def exchanged(self, own: Mapping[int, tuple[int, ...]], tag: int) -> dict[int, tuple[int, ...]]:
         """What other ranks have for this one, which has something for each of them."""
         found = {rank: np.empty(len(numbers), np.int64) for rank, numbers in own.items()}
-        coming = [(rank, self.comm.Irecv(room, rank, tag)) for rank, room in found.items()]
-        leaving = [(rank, self.comm.Isend(given := np.array(numbers, np.int64), rank, tag), given) for rank, numbers in own.items()]
-        for rank, request, *kept in (*coming, *leaving):
-            self.watch.wait(request, f"comparing messages with rank {rank}", (found, kept))
+        given = {rank: np.array(numbers, np.int64) for rank, numbers in own.items()}
+        requests = [(rank, self.watch.hold(self.comm.Irecv(room, rank, tag), room)) for rank, room in found.items()]
+        requests += [(rank, self.watch.hold(self.comm.Isend(room, rank, tag), room)) for rank, room in given.items()]
+        for rank, request in requests:
+            self.watch.wait(request, f"comparing messages with rank {rank}")
         return {rank: tuple(room.tolist()) for rank, room in found.items()}
 
     def _least(self, own: Any) -> Any:
         found = np.empty_like(own)
         from mpi4py import MPI
 
-        self.watch.wait(self.comm.Iallreduce(own, found, MPI.MIN), "comparing calls")
+        self.watch.wait(self.comm.Iallreduce(own, found, MPI.MIN), "comparing calls", (own, found))
         return found
 
     def _spoken(self, said: str) -> list[str]:
@@ -89,7 +90,7 @@ class Agreement:
         words = np.frombuffer(said.encode()[: _WORDS - 1], np.uint8)
         own[: len(words)] = words
         rows = np.empty((self.size, _WORDS), np.uint8)
-        self.watch.wait(self.comm.Iallgather(own, rows), "comparing calls")
+        self.watch.wait(self.comm.Iallgather(own, rows), "comparing calls", (own, rows))
         return [bytes(row).rstrip(b"\0").decode(errors="replace") for row in rows]
 
 

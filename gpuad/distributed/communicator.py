@@ -279,7 +279,7 @@ class Communicator:
         self.watch.require()
         x = operations.packed(array, ()) if array is not None else self._library.empty(0, np.uint8)
         said = header(int(x.nbytes), call.dtype, call.active)
-        first = self._calls.comm.Isend([said, self.MPI.BYTE], call.dest, call.send_tag) if self.check else None
+        first = self.watch.hold(self._calls.comm.Isend([said, self.MPI.BYTE], call.dest, call.send_tag), said) if self.check else None
         return self.forward.send(x, call.dest, call.send_tag), (first, said)
 
     def sent(self, leaving: tuple[Any, Any]) -> None:
@@ -296,7 +296,7 @@ class Communicator:
         library = self.library(array)
         y = library.empty(int(array.size) if array is not None else 0, array.dtype if array is not None else np.uint8)
         came, own = bytearray(HEADER), header(int(y.nbytes), call.dtype, call.active)
-        first = self._calls.comm.Irecv([came, self.MPI.BYTE], call.source, call.recv_tag) if self.check else None
+        first = self.watch.hold(self._calls.comm.Irecv([came, self.MPI.BYTE], call.source, call.recv_tag), came) if self.check else None
         return self.forward.receive(y, call.source, call.recv_tag), (first, came, own)
 
     def received(self, coming: tuple[Any, Any]) -> Any:

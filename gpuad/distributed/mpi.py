@@ -130,7 +130,8 @@ class MpiTransport:
 
     def receive(self, y: Any, source: int, tag: int) -> Pending:
         """Starts to receive into a flat contiguous array."""
-        return Pending(self.comm.Irecv(self._bytes(y), source, tag), y, f"a message from rank {source} with tag {tag}")
+        request = self.watch.hold(self.comm.Irecv(self._bytes(y), source, tag), y)
+        return Pending(request, y, f"a message from rank {source} with tag {tag}")
 
     def finish(self, pending: Pending) -> Any:
         """Waits for a message; gives its array."""

@@ -36,6 +36,7 @@ class Watch:
         self.broken = ""
         self.lost = False  # a rank did not answer: MPI's own end would wait for it, too
         self._sent: list[Any] = []
+        self._held: dict[int, tuple[Any, Any]] = {}
         _watches.add(self)
         _at_the_end()
 
@@ -72,9 +73,15 @@ class Watch:
         except mpi.Exception:  # a process that is gone cannot be told
             self.lost = True
 
+    def hold(self, request: Any, memory: Any) -> Any:
+        """A request that is waited for later, perhaps never if something fails before: MPI may write its memory at any time, so it is kept
+        until then. Gives the request."""
+        self._held[id(request)] = request, memory
+        return request
+
     def wait(self, request: Any, what: str, kept: Any = None) -> None:
         """Waits until a request is done. `what`: the call, for messages; `kept`: memory that it uses, which is not given back if it is
-        never done. DistributedError if another rank stopped, or nothing happened within the limit."""
+        never done (mpi4py does not keep it). DistributedError if another rank stopped, or nothing happened within the limit."""
         spins, deadline = 0, 0.0
         try:
             while not request.Test():
@@ -93,6 +100,7 @@ class Watch:
                     raise DistributedError(self.broken)
                 if now > deadline:
                     self._give_up(what)
+            self._held.pop(id(request), None)
         except _mpi().Exception as error:
             _never_freed.append((request, kept))
             self.tell(error)
