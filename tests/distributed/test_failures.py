@@ -19,7 +19,8 @@ def test_what_goes_wrong_on_one_rank(ranks: int) -> None:
 
 def told(out: str) -> dict[int, tuple[float, str]]:
     """What each rank said, and after how many seconds."""
-    found = re.findall(r"rank (\d+) after ([\d.]+) s: (.*)", out)
+    # the launcher may put what two ranks print at once on one line
+    found = re.findall(r"rank (\d+) after ([\d.]+) s: (.*?)(?=rank \d+ after|$)", out, re.MULTILINE)
     return {int(rank): (float(seconds), text) for rank, seconds, text in found}
 
 
