@@ -7,9 +7,9 @@ grid = ["(n + 15) // 16"]
 block = [16]
 [case.arguments]
 forget = {shape = ["steps", "n"], init = "uniform(0.1, 0.9)", active = true}
-candidate = {shape = ["steps", "n"], init = "normal", active = true}
+candidate = {shape = ["steps", "n"], init = "uniform(-0.3, 0.3)", active = true}
 gate = {shape = ["steps", "n"], init = "uniform(0.1, 0.9)", active = true}
-cell = {shape = ["steps + 1", "n"], init = "normal", active = true}
+cell = {shape = ["steps + 1", "n"], init = "uniform(0.1, 0.9)", active = true}
 hidden = {shape = ["steps", "n"], init = "zeros", active = true}
 steps = {value = "steps"}
 n = {value = "n"}
