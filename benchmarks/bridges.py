@@ -1,11 +1,12 @@
 """What gpuad's bridges to PyTorch and JAX do, beside those of Warp: each line of the table is tried here, with both, on a CPU.
 
-    python -m benchmarks.bridges
+    python -m benchmarks.bridges [MACHINE]
 
-The kernel squares an array, in place (`x[i] = x[i] * x[i]`) where it says so, else into a new one. Warp has no node of PyTorch's graph, so
-there stands what its documentation does: an `autograd.Function` around a `warp.Tape`. "yes": the result and the gradient are right; else
-what came."""
+With the name of a kind of machine it writes a record, which has what `torch_overhead` and `splatting` measure as well. The kernel squares
+an array, in place (`x[i] = x[i] * x[i]`) where it says so, else into a new one. Warp has no node of PyTorch's graph, so there stands what
+its documentation does: an `autograd.Function` around a `warp.Tape`. "yes": the result and the gradient are right; else what came."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ import warp as wp
 import gpuad
 import gpuad.jax
 import gpuad.torch
+
+from . import records, splatting, torch_overhead
 
 wp.init()
 N = 8
@@ -113,6 +116,10 @@ def twice(f: Call) -> bool:
     return torch.equal(torch.autograd.grad(dx.sum(), x)[0], torch.full((N,), 2.0))
 
 
+def torch_hessian(f: Call) -> bool:
+    return torch.equal(torch.func.hessian(lambda x: f(x).sum())(values()), 2 * torch.eye(N))
+
+
 def forward_mode(f: Call) -> bool:
     with torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(values(), torch.ones(N))
@@ -133,6 +140,7 @@ TORCH: dict[str, tuple[Callable[[Call], bool], Call, Call]] = {
     "a held tensor that is changed is seen, or does no harm": (misuse, GPUAD, WARP),
     "torch.compile, whole graph": (captured, GPUAD, WARP),
     "second derivatives": (twice, GPUAD, WARP),
+    "torch.func.hessian": (torch_hessian, GPUAD, WARP),
     "forward mode": (forward_mode, GPUAD, WARP),
     "torch.func.vmap": (batched, GPUAD, WARP),
 }
@@ -169,6 +177,10 @@ def jax_forward_mode(f: Call) -> bool:
     return np.array_equal(jax.jvp(f, (jax_values(),), (jnp.ones(N),))[1], 2 * jax_values())
 
 
+def jax_hessian(f: Call) -> bool:
+    return np.array_equal(jax.hessian(lambda x: f(x).sum())(jax_values()), 2 * np.eye(N))
+
+
 def jax_batched(f: Call) -> bool:
     return np.array_equal(jax.vmap(f)(jnp.stack([jax_values()] * 2))[1], jax_values() ** 2)
 
@@ -180,6 +192,7 @@ def jax_batched_gradient(f: Call) -> bool:
 JAX: dict[str, tuple[Callable[[Call], bool], Call, Call]] = {
     "jit and grad": (jax_gradient, GPUAD_JAX, WARP_JAX),
     "jvp": (jax_forward_mode, GPUAD_JAX, WARP_JAX),
+    "second derivatives": (jax_hessian, GPUAD_JAX, WARP_JAX),
     "vmap": (jax_batched, GPUAD_JAX, WARP_JAX),
     "vmap of grad": (jax_batched_gradient, GPUAD_JAX, WARP_JAX),
     "a donated input in place": (donated, lambda x: ours_place(x, N), warp_in_out(False)),
@@ -196,10 +209,19 @@ def tried(check: Callable[[Call], bool], call: Call) -> str:
 
 
 def main() -> None:
+    table = {
+        f"{where}: {what}": {"gpuad": tried(check, own), "Warp": tried(check, theirs)}
+        for where, lines in (("PyTorch", TORCH), ("JAX", JAX))
+        for what, (check, own, theirs) in lines.items()
+    }
     print(f"| PyTorch {torch.__version__}, JAX {jax.__version__}, Warp {wp.__version__} | gpuad | Warp |\n|---|---|---|")
-    for where, lines in (("PyTorch", TORCH), ("JAX", JAX)):
-        for what, (check, own, theirs) in lines.items():
-            print(f"| {where}: {what} | {tried(check, own)} | {tried(check, theirs)} |")
+    for what, row in table.items():
+        print(f"| {what} | {row['gpuad']} | {row['Warp']} |")
+    if len(sys.argv) > 1:
+        costs = {"overhead": torch_overhead.measured(), "splatting": splatting.measured()}
+        versions = records.versions("torch", "jax", "warp-lang")
+        about = {"versions": versions, "compiler": records.compiler(), "load": records.load()}
+        print(records.write("bridges", sys.argv[1], records.today(), {**about, "table": table, **costs}))
 
 
 if __name__ == "__main__":

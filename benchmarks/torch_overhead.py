@@ -3,7 +3,8 @@
     python -m benchmarks.torch_overhead
 
 The peer is what a user would write by hand: a C kernel and its derivative, compiled with optimisation, called with addresses, in an
-`autograd.Function` that saves its input. Both do forward and backward of one launch. Rounds take turns; the lowest of the medians counts.
+`autograd.Function` that saves its input, and one that changes it in place. Both do forward and backward of one launch. Rounds take turns;
+the lowest of the medians counts.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ void square_back(const float* x, const float* dy, float* dx, int n) { for (int i
 """
 
 
-def by_hand() -> Callable[[Any], Any]:
-    """The peer."""
+def by_hand() -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """The peer: with a new output, and in place, where it keeps a copy of the input."""
     folder = Path(tempfile.mkdtemp())
     (folder / "square.c").write_text(BY_HAND)
     subprocess.run(["cc", "-O3", "-march=native", "-shared", "-fPIC", "-o", folder / "square.so", folder / "square.c"], check=True)
@@ -65,7 +66,17 @@ def by_hand() -> Callable[[Any], Any]:
             back(x.data_ptr(), dy.data_ptr(), dx.data_ptr(), x.numel())
             return dx
 
-    return Square.apply
+    class Place(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x.clone())
+            forward(x.data_ptr(), x.data_ptr(), x.numel())
+            ctx.mark_dirty(x)
+            return x
+
+        backward = Square.backward
+
+    return Square.apply, Place.apply
 
 
 class _Returning:
@@ -79,18 +90,24 @@ class _Returning:
         torch.autograd.backward(self.call(self.x), self.seed)
 
 
-def main() -> None:
+def measured(rounds: int = 15) -> dict[str, dict[str, float]]:
+    """For each form microseconds of CPU time of a call with its backward, and how many times those of its peer they are."""
     torch.set_num_threads(1)
     grid = (N + 255) // 256
     square = gpuad.torch.function(gpuad.kernel(KERNEL, "square"), grid=grid, block=256, outputs={"y": "x"})
-    in_place = gpuad.torch.function(gpuad.kernel(KERNEL, "square_in_place"), grid=grid, block=256)
+    cloning, changing = (
+        gpuad.torch.function(gpuad.kernel(KERNEL, "square_in_place"), grid=grid, block=256, overwrites=how) for how in ("return", "inplace")
+    )
+    returning, placing = by_hand()
     calls = {
-        "by hand, ctypes": _Returning(by_hand()),
+        "by hand, ctypes": _Returning(returning),
         "gpuad, new output": _Returning(lambda x: square(x, N)),
-        "gpuad, clones": _Returning(lambda x: in_place(x, N)),
+        "gpuad, clones": _Returning(lambda x: cloning(x, N)),
+        "by hand, in place": _Returning(lambda x: placing(x * 1)),
+        "gpuad, in place": _Returning(lambda x: changing(x * 1, N)),
     }
     medians: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 15):
+    for _ in range(rounds):
         for name, call in calls.items():
             times = []
             for _ in range(300):
@@ -98,9 +115,14 @@ def main() -> None:
                 call()
                 times.append(time.process_time() - start)
             medians[name].append(statistics.median(times))
-    base = min(medians["by hand, ctypes"])
-    for name, found in medians.items():
-        print(f"{name:20s} {1e6 * min(found):7.1f} us  {min(found) / base:5.2f}")
+    least = {name: 1e6 * min(found) for name, found in medians.items()}
+    peer = {name: least["by hand, in place" if "in place" in name else "by hand, ctypes"] for name in calls}
+    return {name: {"cpu_us": round(us, 2), "over_by_hand": round(us / peer[name], 3)} for name, us in least.items()}
+
+
+def main() -> None:
+    for name, row in measured(int(sys.argv[1]) if len(sys.argv) > 1 else 15).items():
+        print(f"{name:20s} {row['cpu_us']:7.1f} us  {row['over_by_hand']:5.2f}")
 
 
 if __name__ == "__main__":

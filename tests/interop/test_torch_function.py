@@ -367,7 +367,7 @@ def test_saved_tensors_hooks_may_move_what_is_held() -> None:
         assert torch.allclose(x.grad, 2 * x.detach())
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_a_captured_graph_is_whole(backend: str) -> None:
     f, g = function(SQUARE), function(SCALE, outputs={"y": "x"})
     a = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
