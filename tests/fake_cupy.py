@@ -362,7 +362,7 @@ class ndarray:  # the name is CuPy's
 
     __add__, __sub__, __mul__, __truediv__ = map(_binary, ("__add__", "__sub__", "__mul__", "__truediv__"))
     __radd__, __rmul__, __rsub__, __eq__ = map(_binary, ("__radd__", "__rmul__", "__rsub__", "__eq__"))  # type: ignore[assignment]
-    __gt__, __le__, __or__ = map(_binary, ("__gt__", "__le__", "__or__"))
+    __gt__, __le__, __or__, __and__ = map(_binary, ("__gt__", "__le__", "__or__", "__and__"))
     __rshift__, __lshift__, __ne__ = map(_binary, ("__rshift__", "__lshift__", "__ne__"))  # type: ignore[assignment]
     __hash__ = None  # type: ignore[assignment]
 
@@ -380,6 +380,10 @@ def wrapped(value: Any) -> ndarray:
     made = ndarray(content.shape, content.dtype)
     made.host(True)[...] = content
     return made
+
+
+def _applied(function: Callable[..., Any], *args: Any) -> ndarray:
+    return wrapped(function(*map(_host, args)))
 
 
 # --- kernels -------------------------------------------------------------------------------------------------------------------------
@@ -629,13 +633,16 @@ def module() -> ModuleType:
         setattr(cupy, name, partial(_made, getattr(np, name)))
     for name in ("zeros_like", "ones_like", "empty_like"):
         setattr(cupy, name, partial(_like, getattr(np, name)))
-    for name in ("float16", "float32", "float64", "int32", "int64", "uint8"):
+    for name in ("float16", "float32", "float64", "int32", "int64", "uint8", "inf"):
         setattr(cupy, name, getattr(np, name))
+    for name in ("where", "isfinite", "abs", "maximum"):
+        setattr(cupy, name, partial(_applied, getattr(np, name)))
     vars(cupy).update(
         __version__="0.0.fake",
         asarray=_asarray,
         array=lambda x, dtype=None: wrapped(np.asarray(_host(x), dtype)),
         asnumpy=lambda x: x.get(),
+        stack=lambda arrays: wrapped(np.stack([a.host() for a in arrays])),
         from_dlpack=from_dlpack,
         lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_strided)),
         cuda=_cuda(),

@@ -260,3 +260,28 @@ def test_graphs_store_so_as_well_and_stored_programs_are_refused(tmp_path: Any) 
         loop.kernel[-(-N // 64), 64](loop.x, loop.k, N)
     with pytest.raises(TapeError, match="cannot be stored itself"):
         loop.tape.save(tmp_path / "program")
+
+
+def test_arrays_of_cupy_store_the_same(cupy: Any) -> None:
+    """Bits, errors and bytes are those of the CPU."""
+    found = []
+    for here in (np, cupy):
+        x, k = (
+            Duplicated(here.asarray(a), here.zeros(N, np.float32)) for a in np.random.default_rng(1).uniform(0.1, 0.9, (2, N)).astype("f")
+        )
+        start, tape = x.primal.copy(), gpuad.Tape(store={x: "bfloat16"})
+        for _ in range(2):  # the second round is of a known program
+            x.primal[...] = start
+            k.shadow.fill(0)
+            with tape:
+                for _ in range(STEPS):
+                    compiled(SOURCE, "single")[-(-N // 64), 64](x, k, N)
+            tape.reverse({x: 1.0})
+            found.append(
+                (
+                    bytes(x.shadow.data if here is np else x.shadow.get().data),
+                    tape.stats.saved_bytes,
+                    str(tape.explain()).split("bfloat16")[1:2],
+                )
+            )
+    assert found[0] == found[1] == found[2] == found[3]
