@@ -2,9 +2,9 @@
 
 A block of `python` runs in the names that the blocks before it left, one of `cuda` or `text` with `title="NAME"` is written to a file of
 that name, and of `sh` the lines that begin with `gpuad` are run. A block of `text` without a title is what the block before it printed;
-`...` stands for what differs from run to run. A block of `cuda` holds kernels that gpuad takes. A command that fails says so in a comment,
-`# exits with 1`. All else in `sh` is not run (it installs, or takes minutes): of that it is checked that the
-modules, extras and files which it names exist.
+`...` stands for what differs from run to run. A block of `cuda` holds kernels that gpuad takes. One of `py` or `bash` is for
+a GPU or a cluster: it is only parsed. A command that fails says so in a comment, `# exits with 1`. All else in `sh` is not run (it
+installs, or takes minutes): of that it is checked that the modules, extras and files which it names exist.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ranks import job
 from test_cli import run
 
 import gpuad
@@ -86,6 +87,12 @@ class Reader:
             exec(compile(block.text, str(file), "exec"), self.names)
         self.printed = printed.getvalue()
 
+    def _py(self, block: Block) -> None:
+        compile(block.text, str(self.page), "exec")
+
+    def _bash(self, block: Block) -> None:
+        subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
+
     def _cuda(self, block: Block) -> None:
         if block.title:
             Path(block.title).write_text(block.text, encoding="utf-8")
@@ -113,6 +120,10 @@ class Reader:
                 command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, *words[1:]]
                 done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
                 assert done.returncode == 0, done.stdout + done.stderr
+            elif words[:1] == ["mpiexec"] and Path(words[-1]).is_file():
+                done = job(int(words[2]), str(Path(words[-1]).absolute()))
+                assert done.returncode == 0, done.stdout + done.stderr
+                self.printed += done.stdout
             elif words:
                 assert words[0] in ("gpuad", *NOT_RUN), line
                 named_things_exist(line, words)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from snippets import PAGES, ROOT, Block, Reader, agree, blocks, named_things_exist
 
-NEEDS = {"how-to/torch.md": "torch", "how-to/jax.md": "jax"}  # pages about what need not be installed
+NEEDS = {"how-to/torch.md": "torch", "how-to/jax.md": "jax", "how-to/distributed.md": "mpi4py"}  # pages about what need not be installed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
