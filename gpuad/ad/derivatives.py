@@ -108,7 +108,7 @@ _rule("acos", singular=True)(lambda x, r: b.neg(b.call("rsqrt", b.mul(b.sub(_k(1
 _rule("atan")(lambda x, r: b.div(_k(1, x), b.add(_k(1, x), _square(x))))
 _rule("sinh")(lambda x, r: b.call("cosh", x))
 _rule("cosh")(lambda x, r: b.call("sinh", x))
-_rule("tanh")(lambda x, r: b.div(_k(1, x), _square(b.call("cosh", x))))  # nothing is left of 1 - r * r where x is large
+_rule("tanh", "__tanhf")(lambda x, r: b.div(_k(1, x), _square(b.call("cosh", x))))  # nothing is left of 1 - r * r where x is large
 _rule("asinh")(lambda x, r: b.div(_k(1, x), b.call("hypot", x, _k(1, x))))  # the square of x may leave the range of its type
 _rule("acosh", singular=True)(lambda x, r: b.mul(b.call("rsqrt", b.sub(x, _k(1, x))), b.call("rsqrt", b.add(x, _k(1, x)))))
 _rule("atanh", singular=True)(lambda x, r: b.div(_k(1, x), b.mul(b.sub(_k(1, x), x), b.add(_k(1, x), x))))

@@ -18,9 +18,9 @@ SMOOTH = frozenset({
     "sqrt", "rsqrt", "cbrt", "rcbrt", "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sinpi", "cospi", "erf", "erfc", "erfinv", "erfcinv", "erfcx", "normcdf",
     "normcdfinv", "j0", "j1", "cyl_bessel_i0", "cyl_bessel_i1", "pow", "hypot", "rhypot", "fma", "ldexp", "__expf", "__exp10f", "__logf",
-    "__log2f", "__log10f", "__sinf", "__cosf", "__tanf", "__powf", "__fdividef", "__frcp_rn", "__fsqrt_rn", "__frsqrt_rn", "__fadd_rn",
-    "__fsub_rn", "__fmul_rn", "__fdiv_rn", "__fmaf_rn", "__dadd_rn", "__dsub_rn", "__dmul_rn", "__ddiv_rn", "__dsqrt_rn", "__drcp_rn",
-    "__fma_rn", "gpuad_half", "gpuad_bfloat16",
+    "__log2f", "__log10f", "__sinf", "__cosf", "__tanf", "__tanhf", "__powf", "__fdividef", "__frcp_rn", "__fsqrt_rn", "__frsqrt_rn",
+    "__fadd_rn", "__fsub_rn", "__fmul_rn", "__fdiv_rn", "__fmaf_rn", "__dadd_rn", "__dsub_rn", "__dmul_rn", "__ddiv_rn", "__dsqrt_rn",
+    "__drcp_rn", "__fma_rn", "gpuad_half", "gpuad_bfloat16",
 })  # fmt: skip
 _ARITHMETIC = frozenset("+-*/")
 

@@ -103,7 +103,8 @@ _UNARY = [
 STEPS = ("floor", "ceil", "trunc", "round", "rint", "nearbyint", "logb")  # constant between jumps: the derivative is 0
 _BINARY = ["pow", "atan2", "fmin", "fmax", "fmod", "remainder", "hypot", "rhypot", "fdim", "copysign", "nextafter"]
 _FAST = {
-    "__expf": 1, "__exp10f": 1, "__logf": 1, "__log2f": 1, "__log10f": 1, "__sinf": 1, "__cosf": 1, "__tanf": 1, "__saturatef": 1,
+    "__expf": 1, "__exp10f": 1, "__logf": 1, "__log2f": 1, "__log10f": 1, "__sinf": 1, "__cosf": 1, "__tanf": 1, "__tanhf": 1,
+    "__saturatef": 1,
     "__powf": 2, "__fdividef": 2, "__frcp_rn": 1, "__fsqrt_rn": 1, "__frsqrt_rn": 1, "__fadd_rn": 2, "__fsub_rn": 2, "__fmul_rn": 2,
     "__fdiv_rn": 2, "__fmaf_rn": 3,
 }  # fmt: skip

@@ -89,3 +89,37 @@ def test_gradients(statement: str) -> None:
     rng = np.random.default_rng(2)
     z, a = rng.uniform(0.5, 1.4, 6) + 1j * rng.uniform(0.5, 1.4, 6), rng.uniform(0.5, 1.4, 6)
     check_gradient(gpuad.kernel(text, "k"), (z, a), grid=(1,), block=(6,))
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_averages_and_shifts(executor: str) -> None:
+    a = np.array([7, -8, 2**31 - 1, -(2**31), 3, -(2**31)], np.int32)
+    b = np.array([4, -3, 2**31 - 1, 2**31 - 1, -9, -1], np.int32)
+    signed, unsigned = np.zeros((3, 6), np.int32), np.zeros((7, 6), np.uint32)
+    text = """extern "C" __global__ void k(const int* a, const int* b, int* s, unsigned* u) {
+      int i = threadIdx.x;
+      s[i] = __hadd(a[i], b[i]); s[6 + i] = __rhadd(a[i], b[i]); s[12 + i] = (int)__sad(a[i], b[i], 5u);
+      unsigned x = a[i], y = b[i], by = i * 9;
+      u[i] = __uhadd(x, y); u[6 + i] = __urhadd(x, y); u[12 + i] = __usad(x, y, 5u); u[18 + i] = __funnelshift_l(x, y, by);
+      u[24 + i] = __funnelshift_r(x, y, by); u[30 + i] = __funnelshift_lc(x, y, by); u[36 + i] = __funnelshift_rc(x, y, by);
+    }"""
+    run(executor, text, a, b, signed, unsigned)
+    for i, (p, q) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        assert signed[:, i].tolist() == [(p + q) >> 1, (p + q + 1) >> 1, (abs(p - q) + 5 + 2**31) % 2**32 - 2**31]
+        x, y, by = p % 2**32, q % 2**32, 9 * i
+        wide, most = y << 32 | x, min(by, 32)
+        shifted = [(wide << by % 32) >> 32, wide >> by % 32, (wide << most) >> 32, wide >> most]
+        assert unsigned[:, i].tolist() == [(x + y) >> 1, (x + y + 1) >> 1, (abs(x - y) + 5) % 2**32, *(w % 2**32 for w in shifted)]
+
+
+def test_names_of_the_library() -> None:
+    """What <cmath> has in std, at both types; a norm of an array, and the quick tanh."""
+    text = """#include <cmath>
+    extern "C" __global__ void k(double* x, float* y) {
+      int i = threadIdx.x, q; double whole;
+      if (i < 4) x[i] *= std::remquo(x[i], 0.3, &q) + std::frexp(x[i + 4], &q) + norm(3, x + 4) + std::modf(x[i], &whole);
+      if (i < 4) y[i] = std::nextafter(y[i], 2.0f) * rnormf(2, y + 5) + __tanhf(y[i]) + std::scalbln(y[i], 2L) + std::ilogb(y[i]);
+    }"""
+    rng = np.random.default_rng(3)
+    x, y = rng.uniform(0.6, 0.9, 8), rng.uniform(0.6, 0.9, 8).astype(np.float32)
+    check_gradient(gpuad.kernel(text, "k"), (x, y), grid=(1,), block=(8,))

@@ -118,8 +118,15 @@ BODIES: dict[str, tuple[str, str]] = {
     "fence": ("^__threadfence();", FENCES),
     "clock": ("x[0] = ^clock();", "clocks are not supported: their values cannot be replayed"),
     "atomic of block scope": ("^atomicAdd_block(x, 1.0f);", "atomics of block or system scope are not supported; use the plain one"),
-    "rounding": ("x[0] = ^__fadd_ru(x[0], 2.0f);", "the function __fadd_ru is not supported"),
-    "rounding intrinsic": ("x[0] = ^__fadd_rz(x[0], 1.0f);", "the function __fadd_rz is not supported"),
+    "rounding upwards": (
+        "x[0] = ^__fadd_ru(x[0], 2.0f);",
+        "__fadd_ru rounds in a direction of its own, which is not supported; __fadd_rn rounds to the nearest number",
+    ),
+    "rounding of a conversion": (
+        "x[0] *= ^__int2float_rz(n);",
+        "__int2float_rz rounds in a direction of its own, which is not supported; __int2float_rn rounds to the nearest number",
+    ),
+    "bytes by a selector": ("n = ^__byte_perm(n, 1, 2);", "the function __byte_perm is not supported"),
     "printf with effects": ('^printf("%f", x[0]++);', "printf with arguments that have side effects is not supported"),
     "printf as a value": ('n = ^printf("hello");', "the function printf is not supported"),
     "assert with effects": ("^assert(x[0]++ > 0);", "assert with arguments that have side effects is not supported"),

@@ -131,6 +131,7 @@ _SPECIAL = {
 }
 _SAME = {
     "__expf": "expf", "__logf": "logf", "__log2f": "log2f", "__log10f": "log10f", "__sinf": "sinf", "__cosf": "cosf", "__tanf": "tanf",
+    "__tanhf": "tanhf",
     "__fsqrt_rn": "sqrtf", "__dsqrt_rn": "sqrt",
 }  # fmt: skip
 _OPERATORS = {

@@ -119,6 +119,8 @@ def function_message(name: str, owner: str = "") -> str:
         return f"vector types {_LATER}"
     if name.endswith(("_block", "_system")) and name.startswith("atomic"):
         return "atomics of block or system scope are not supported; use the plain one"
+    if re.fullmatch(r"__\w+_(rd|ru|rz)", name):
+        return f"{name} rounds in a direction of its own, which is not supported; {name[:-2]}rn rounds to the nearest number"
     return FUNCTIONS.get(name) or f"the function {name} is not supported"
 
 

@@ -111,7 +111,7 @@ _DOUBLE: dict[str, Function] = {
     "exp10": lambda a: np.power(10.0, a), "round": special.round_half_away, "pow": np.power, "atan2": np.arctan2,
     "remainder": libm("remainder", 2),
     "__expf": np.exp, "__exp10f": lambda a: np.power(10.0, a), "__logf": np.log, "__log2f": np.log2, "__log10f": np.log10,
-    "__sinf": np.sin, "__cosf": np.cos, "__tanf": np.tan, "__powf": np.power, "__frsqrt_rn": _reciprocal(np.sqrt),
+    "__sinf": np.sin, "__cosf": np.cos, "__tanf": np.tan, "__tanhf": np.tanh, "__powf": np.power, "__frsqrt_rn": _reciprocal(np.sqrt),
     "__fmaf_rn": special.fma, "__fma_rn": special.fma,
 }  # fmt: skip
 

@@ -50,6 +50,33 @@ GPUAD_REMQUO(float, remquo) GPUAD_REMQUO(double, remquo) GPUAD_REMQUO(float, rem
 GPUAD_NORM(float, f) GPUAD_NORM(double, )
 #undef GPUAD_NORM
 
+#define GPUAD_NORM(T, f) \
+  GPUAD_F T norm##f(int length, const T *v) { \
+    T size = 0; \
+    for (int i = 0; i < length; i++) size = hypot(size, v[i]); \
+    return size; \
+  } \
+  GPUAD_F T rnorm##f(int length, const T *v) { return T(1) / norm##f(length, v); }
+GPUAD_NORM(float, f) GPUAD_NORM(double, )
+#undef GPUAD_NORM
+
+// Averages without the bit that a sum would overflow into, rounded down and up; a sum of distances.
+#define GPUAD_AVERAGES(T, average, upwards, distances) \
+  GPUAD_F T average(T a, T b) { return (a & b) + ((a ^ b) >> 1); } \
+  GPUAD_F T upwards(T a, T b) { return (a | b) - ((a ^ b) >> 1); } \
+  GPUAD_F unsigned distances(T a, T b, unsigned sum) { return sum + (a > b ? (unsigned)a - (unsigned)b : (unsigned)b - (unsigned)a); }
+GPUAD_AVERAGES(int, __hadd, __rhadd, __sad) GPUAD_AVERAGES(unsigned, __uhadd, __urhadd, __usad)
+#undef GPUAD_AVERAGES
+
+// 32 of 64 bits, shifted by the amount modulo 32, or by 32 at most.
+#define GPUAD_FUNNEL(name, shift, rest) \
+  GPUAD_F unsigned name(unsigned low, unsigned high, unsigned by) { \
+    return (unsigned)(((unsigned long long)high << 32 | low) shift rest); \
+  }
+GPUAD_FUNNEL(__funnelshift_l, << (by & 31), >> 32) GPUAD_FUNNEL(__funnelshift_lc, << (by < 32 ? by : 32), >> 32)
+GPUAD_FUNNEL(__funnelshift_r, >> (by & 31), ) GPUAD_FUNNEL(__funnelshift_rc, >> (by < 32 ? by : 32), )
+#undef GPUAD_FUNNEL
+
 // Barriers that count: barriers, and a number in shared memory.
 GPUAD_F int __syncthreads_count(int vote) {
   __shared__ int votes;
