@@ -52,7 +52,7 @@ def split_barriers(body: Block, same: frozenset[Var]) -> Iterator[tuple[Barrier,
 
 def _split(body: Block, culprit: Stmt | None, same: frozenset[Var]) -> Iterator[tuple[Barrier, Stmt]]:
     for stmt in body:
-        if isinstance(stmt, Barrier) and stmt.scope == "block" and culprit is not None:
+        if isinstance(stmt, Barrier) and stmt.scope != "warp" and culprit is not None:
             yield stmt, culprit
         for inner in blocks(stmt):
             yield from _split(inner, culprit if all(is_uniform(e, same) for e in steering(stmt)) else stmt, same)

@@ -294,7 +294,8 @@ class While(Stmt):
 
 @dataclass(frozen=True)
 class Barrier(Stmt):
-    """`scope` 'block' (__syncthreads) or 'warp' (__syncwarp, with a mask)."""
+    """`scope` 'block' (__syncthreads) or 'warp' (__syncwarp, with a mask); while a kernel is lowered also 'step', which threads that are in
+    step do not need."""
 
     scope: str = "block"
     mask: Expr | None = None

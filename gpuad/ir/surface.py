@@ -384,12 +384,22 @@ def walk(node: object) -> Iterator[Node]:
 
 def has_barrier(node: object) -> bool:
     """Whether a piece of the tree waits for other threads."""
-    return any(isinstance(n, Barrier) for n in walk(node))
+    return any(isinstance(n, Barrier) or is_step(n) for n in walk(node))
 
 
 def works_together(node: object) -> bool:
     """Whether threads wait for one another or exchange values in a piece of the tree."""
-    return any(isinstance(n, Barrier | ShuffleCall) for n in walk(node))
+    return any(isinstance(n, Barrier | ShuffleCall) or is_step(n) for n in walk(node))
+
+
+def is_step(node: object) -> bool:
+    """Whether it is an assignment to volatile memory, which a warp's threads make in step."""
+    return isinstance(node, Assign | IncDec) and is_volatile(node.target)
+
+
+def is_volatile(value: Expr) -> bool:
+    """Whether an expression stands for an element of volatile memory."""
+    return isinstance(value, Index | Deref) and isinstance(value.pointer.type, Pointer) and value.pointer.type.volatile
 
 
 def uses_dynamic(node: object) -> bool:
@@ -435,7 +445,7 @@ def chosen_place(value: Expr) -> Expr:
     places = [chosen_place(side) for side in (value.then, value.otherwise)]
     if not all(map(is_lvalue, places)):
         return value
-    pointer = Pointer(value.type)
+    pointer = Pointer(value.type, volatile=any(map(is_volatile, places)))
     then, otherwise = (AddressOf(place.span, pointer, place) for place in places)
     return Deref(value.span, value.type, Conditional(value.span, pointer, value.condition, then, otherwise))
 

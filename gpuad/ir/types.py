@@ -129,10 +129,12 @@ class Space(Enum):
 
 @dataclass(frozen=True)
 class Pointer(Type):
-    """A pointer, in the surface tree only: the core IR has buffers and indices. `const` says the pointee may not be written through it."""
+    """A pointer, in the surface tree only: the core IR has buffers and indices. `const` says the pointee may not be written through it,
+    `volatile` that a warp's threads read and write through it in step."""
 
     element: Type
     const: bool = False
+    volatile: bool = False
 
     def __str__(self) -> str:
         return f"{'const ' if self.const else ''}{self.element}*"

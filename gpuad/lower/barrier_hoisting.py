@@ -7,37 +7,76 @@ are reached by all threads too. What a piece defines for a later one is merged w
 
 Any other control flow around a barrier has to be the same for all threads of the block: else the kernel is refused at the barrier.
 
-Assumes: a lowered kernel. Guarantees: control flow around barriers of a block is uniform over the block.
+Volatile shared memory is how warps were programmed whose threads are in step by themselves: `if (lane < 16) s[t] += s[t + 16];`. What such
+threads do not need is written out: around each assignment there is a barrier of scope 'step', between what all threads of a warp read
+before and after it. Where some threads of a warp do more than the others, their barriers are taken out of the branch as above. It is not
+said which of two sides is first, nor where threads meet again that leave a loop at different times: there the memory may only be written.
+Steps become barriers of warps in the end.
+
+Assumes: a lowered kernel. Guarantees: control flow around barriers of a block is uniform over the block; there are no steps.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ..analysis.uniformity import split_barriers, uniform
+from ..analysis.uniformity import is_uniform, split_barriers, steering, uniform
 from ..errors import UnsupportedError
 from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, blocks, defined, map_blocks, substitute, substituted, walk_stmts
-from ..ir.types import I32, U32
+from ..ir.types import I32, U32, Space
 
 
 def hoist_barriers(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel with its barriers lifted. Raises UnsupportedError at a barrier that some threads of a block may not reach."""
-    task = _Hoisting(Names(kernel))
+    steps = any(_is_step(s) for s in walk_stmts(kernel.body))
+    task = _Hoisting(Names(kernel), uniform(kernel) if steps else frozenset())
     return replace(kernel, body=task.block(task.masked(kernel.body, None)))
 
 
-def check_barriers(kernel: ir.Kernel) -> None:
-    """Refuses a kernel with a barrier that some threads of a block may not reach."""
+def checked_barriers(kernel: ir.Kernel) -> ir.Kernel:
+    """The kernel, its steps barriers of warps. Refuses one with a barrier that some threads of a block may not reach."""
     for barrier, culprit in split_barriers(kernel.body, uniform(kernel)):
         what = "condition" if isinstance(culprit, ir.If) else "loop"
         place = f" (at {culprit.span})" if culprit.span else ""
+        if _is_step(barrier):
+            raise UnsupportedError(
+                f"volatile shared memory is written inside a {what}{place} that is not known to be the same for all threads of the "
+                "block, so it is not known which of them are in step; leave volatile away and write __syncwarp() where what others have "
+                "written is read",
+                barrier.span,
+            )
         raise UnsupportedError(
             f"__syncthreads() inside a {what}{place} that is not known to be the same for all threads of the block: each of them has to "
             "reach it",
             barrier.span,
         )
+    return replace(kernel, body=_in_warps(kernel.body))
+
+
+def _in_warps(block: ir.Block) -> ir.Block:
+    """The block with barriers of warps for steps, and none beside another barrier."""
+    out: list[ir.Stmt] = []
+    for stmt in block:
+        if _is_step(stmt) and out and _stops(out[-1]):
+            continue
+        if _stops(stmt) and out and _is_step(out[-1]):
+            out.pop()
+        out.append(map_blocks(stmt, _in_warps))
+    return tuple(ir.Barrier("warp", span=stmt.span) if _is_step(stmt) else stmt for stmt in out)
+
+
+def _is_step(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.Barrier) and stmt.scope == "step"
+
+
+def _has_step(stmt: ir.Stmt) -> bool:
+    return any(_is_step(s) for s in walk_stmts((stmt,)))
+
+
+def _only_steps(stmt: ir.Stmt) -> bool:
+    return all(_is_step(s) for s in walk_stmts((stmt,)) if _stops(s))
 
 
 def _stops(stmt: ir.Stmt) -> bool:
@@ -66,9 +105,21 @@ def _remasked(stmt: ir.Stmt, ballot: ir.Var) -> ir.Stmt:
     return map_blocks(stmt, lambda block: tuple(_remasked(s, ballot) for s in block))
 
 
+def _only_written(stmt: ir.Stmt) -> bool:
+    """Whether in a control statement shared memory is only written, and nothing else is waited for."""
+    reading = (ir.Load, ir.Accumulate, ir.Atomic)
+    inside = (s for s in walk_stmts((stmt,)) if isinstance(s, reading))
+    return _only_steps(stmt) and not any(s.buffer.space is Space.SHARED for s in inside)
+
+
+def _without_steps(stmt: ir.Stmt) -> ir.Stmt:
+    return map_blocks(stmt, lambda block: tuple(_without_steps(s) for s in block if not _is_step(s)))
+
+
 class _Hoisting:
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, same: frozenset[ir.Var]) -> None:
         self.names = names
+        self.same = same  # the variables that are the same in all threads of a block, if that is asked
 
     def block(self, block: ir.Block) -> ir.Block:
         out: list[ir.Stmt] = []
@@ -77,8 +128,12 @@ class _Hoisting:
                 out.append(stmt)
                 continue
             stmt = map_blocks(stmt, self.block)
-            if isinstance(stmt, ir.If) and stmt.leaving:
+            parts = _has_step(stmt) and not all(is_uniform(e, self.same) for e in steering(stmt))
+            if isinstance(stmt, ir.If) and (stmt.leaving or parts):
                 out.extend(self.leaving(stmt))
+            elif parts and _only_written(stmt):
+                step = next(s for s in walk_stmts((stmt,)) if _is_step(s))
+                out.extend((step, _without_steps(stmt), step))
             else:
                 out.append(stmt)
         return tuple(out)
@@ -121,7 +176,8 @@ class _Hoisting:
     def leaving(self, stmt: ir.If) -> ir.Block:
         """The pieces of an If that an early return made."""
         first = any(_has_stop(s) for s in stmt.then)
-        if first and any(_has_stop(s) for s in stmt.otherwise):
+        both = first and any(_has_stop(s) for s in stmt.otherwise)
+        if both and not _only_written(stmt):
             return (stmt,)
         alive: ir.Expr = stmt.condition if first else b.negate(stmt.condition)
         out: list[ir.Stmt] = []
@@ -131,9 +187,11 @@ class _Hoisting:
             alive = name
         inside, outside = (stmt.then, stmt.otherwise) if first else (stmt.otherwise, stmt.then)
         mapping: dict[ir.Var, ir.Expr] = {}
-        if outside:
+        if outside and not both:
             out.append(self.piece(b.negate(alive), outside, stmt, mapping))
         out.extend(self.guarded(inside, alive, stmt, mapping))
+        if both:
+            out.extend(self.guarded(outside, b.negate(alive), stmt, mapping))
         for m in stmt.merges:
             then, otherwise = substitute(m.then, mapping), substitute(m.otherwise, mapping)
             out.append(ir.Let(m.var, ir.Select(alive, *((then, otherwise) if first else (otherwise, then))), span=stmt.span))

@@ -14,9 +14,9 @@ from ..errors import UnsupportedError
 from ..ir import folding, surface
 from ..ir.aliases import compared
 from ..ir.functions import ROUNDINGS
-from ..ir.nodes import Buffer, Call, Constant, Expr, LaunchIndex, Shuffle
+from ..ir.nodes import Barrier, Buffer, Call, Constant, Expr, LaunchIndex, Shuffle
 from ..ir.records import is_composite, leaves, numbers, part_number, parts
-from ..ir.types import BF16, BOOL, F32, F64, I64, U32, Pointer, Scalar, Type, Void, value_type
+from ..ir.types import BF16, BOOL, F32, F64, I64, U32, Pointer, Scalar, Space, Type, Void, value_type
 from ..source import Span
 from . import memory, records
 from .lowering import UNDEFINED, Address, Branch, Cell, Lowering, Place, Record, Reference, Undefined, Value, advance, combine
@@ -227,10 +227,10 @@ def place(s: Lowering, e: surface.Expr) -> Place:
         case surface.Name(declaration=declaration):
             return _named(s, declaration, e.span)
         case surface.Index(pointer=pointer, index=index):
-            base = address(s, pointer)
+            base = _of_the_block(address(s, pointer), pointer)
             return _pointee(advance(base, scalar(s, index), _stride(s, base, pointer)), e.span)
         case surface.Deref(pointer=pointer):
-            return _pointee(address(s, pointer), e.span)
+            return _pointee(_of_the_block(address(s, pointer), pointer), e.span)
         case surface.Member(record=record, name=name):
             return records.part(s, place(s, record), record.type, part_number(record.type, name), e.span)
         case surface.HelperCall() if e.function.reference:
@@ -264,6 +264,20 @@ def _pointee(at: Address, span: Span) -> Place:
     if cells and at.offset is not None:
         raise UnsupportedError(f"an element beside the variable '{cells[0].name}'", span)
     return cells[0] if cells and len(at.targets) == 1 else at
+
+
+def _of_the_block(at: Address, pointer: surface.Expr) -> Address:
+    """What a pointer leads to: through one to volatile memory no memory of the launch, which other blocks may change."""
+    is_volatile = isinstance(pointer.type, Pointer) and pointer.type.volatile
+    if is_volatile and any(t.space is Space.GLOBAL for t in at.targets if isinstance(t, Buffer)):
+        raise UnsupportedError(_VOLATILE, pointer.span)
+    return at
+
+
+_VOLATILE = (
+    "volatile memory of the launch is not supported: threads of other blocks may change it, which a reverse pass cannot follow; if none "
+    "does, leave volatile away"
+)
 
 
 def _as_address(at: Place) -> Address:
@@ -313,7 +327,20 @@ def assign(s: Lowering, e: surface.Assign, used: bool) -> Value:
     target = place(s, e.target)
     if e.op is not None:
         value = _updated(s, e, memory.read(s, target, e.target.type, e.span, None), value)
-    return memory.write(s, target, e.target.type, value, e.span, None if used else mark)
+    return _written(s, e, target, value, None if used else mark)
+
+
+def _written(s: Lowering, e: surface.Assign | surface.IncDec, target: Place, value: Value, mark: int | None) -> Value:
+    """The new content of a place. Where it is volatile memory of the block, the threads of a warp are in step: all have read before one
+    writes, and all have written before one reads on."""
+    before = len(s.out)
+    result = memory.write(s, target, e.target.type, value, e.span, mark)
+    if surface.is_step(e) and isinstance(target, Address) and any(t.space is Space.SHARED for t in target.targets if isinstance(t, Buffer)):
+        if len(target.targets) > 1:
+            raise UnsupportedError("a pointer to volatile memory that may be one of several arrays is not supported", e.span)
+        s.out.insert(min(before, len(s.out) - 1), Barrier("step", span=e.span))
+        s.emit(Barrier("step", span=e.span))
+    return result
 
 
 def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
@@ -338,7 +365,7 @@ def _increment(s: Lowering, e: surface.IncDec, used: bool) -> Value:
         new = folding.binary(e.op, old, Constant(1, old.type), old.type)
     else:
         raise UnsupportedError(f"'{e.op}{e.op}' on a value of type {e.target.type}", e.span)
-    new = memory.write(s, target, e.target.type, new, e.span, None if used else mark)
+    new = _written(s, e, target, new, None if used else mark)
     return new if e.prefix else old
 
 

@@ -30,7 +30,7 @@ from ..optimize.dead_code import tidy
 from ..optimize.scalar_replacement import replace_aggregates
 from ..source import Span
 from . import expressions, loops, memory, records
-from .barrier_hoisting import check_barriers, hoist_barriers
+from .barrier_hoisting import checked_barriers, hoist_barriers
 from .expressions import check_type, discard, evaluate, scalar
 from .lowering import UNDEFINED, Address, Branch, Cell, Frame, Lowering, Record, Reference, Undefined, Value, Whole, advance
 
@@ -55,9 +55,7 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     together = holds(kernel.body, Barrier, Shuffle)
     kernel = replace_aggregates(hoist_barriers(kernel) if together else kernel)
     kernel = replace(kernel, body=tidy(kernel.body))
-    if together:
-        check_barriers(kernel)
-    return kernel
+    return checked_barriers(kernel) if together else kernel
 
 
 # --- parameters ----------------------------------------------------------------------------------------------------------------------

@@ -9,16 +9,15 @@ from gpuad.frontend.cuda import parse
 from gpuad.source import SourceFile
 
 VOLATILE_SHARED = (
-    "volatile shared memory is not supported: the threads of a warp are no longer in step by themselves; leave volatile away and write "
-    "__syncwarp() between the steps"
+    "a single volatile number in shared memory is not supported; leave volatile away and write __syncthreads() where it is passed on"
 )
 ALLOCATION = "memory allocation in a kernel"
 NO_ALLOCATION = "is not supported; pass an array, or declare one of constant length"
 NO_LVALUE = "only a variable, an element or what a pointer points to can be changed or referred to here"
 REINTERPRETED = "a cast from float32* to {} reinterprets memory, which a derivative cannot follow"
 VOLATILE = (
-    "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow; where it is shared memory, leave "
-    "volatile away and write __syncwarp() between the steps, since the threads of a warp are not in step by themselves"
+    "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow; only arrays of numbers in shared "
+    "memory may be volatile"
 )
 VIRTUAL = "structs with virtual functions, or bases that depend on a template (P), are not supported; write the fields into the struct"
 UNION = "unions are not supported: a derivative cannot follow reinterpreted memory; make it a struct"
@@ -67,10 +66,10 @@ BODIES: dict[str, tuple[str, str]] = {
         "a cast to a reference of another type reinterprets memory, which a derivative cannot follow",
     ),
     "bit cast": ("n = ^__builtin_bit_cast(int, x[0]);", "__builtin_bit_cast is not supported; __float_as_int and its kin are"),
-    "volatile shared": ("__shared__ volatile float ^s[4];", VOLATILE_SHARED),
+    "volatile shared": ("__shared__ volatile float ^s;", VOLATILE_SHARED),
+    "volatile vectors": ("__shared__ volatile float2 ^s[4];", VOLATILE),
     "static": ("static float ^a;", "static and extern variables in a kernel are not supported unless they are const"),
-    "address of a volatile": ("volatile float a = 1; float volatile* ^p = &a;", VOLATILE),
-    "volatile array": ("volatile float ^a[2];", VOLATILE),
+    "volatile elements by reference": ("volatile __shared__ float s[4]; for (auto& ^v : s) v = 1;", VOLATILE),
     "volatile reference": ("volatile float& ^a = x[0];", VOLATILE),
     "assume with effects": ("^__builtin_assume(n++ > 0);", "__builtin_assume with arguments that have side effects is not supported"),
     "long double": ("long double ^a = 1;", "the type long double is not supported"),
@@ -228,7 +227,6 @@ SOURCES: dict[str, tuple[str, str]] = {
         "__global__ void k(float** ^x) { x[0][0] = 1; }",
         "pointers to pointers are not supported; pass each array as an argument of its own",
     ),
-    "volatile pointer": ("__global__ void k(volatile float* ^x) { x[0] = 1; }", VOLATILE),
     "recursion": (
         "__device__ float f(float a) { return a < 0 ? a : ^f(a - 1); } __global__ void k(float* x) { x[0] = f(x[0]); }",
         "recursion is not supported: this call of f leads back to it; write a loop",

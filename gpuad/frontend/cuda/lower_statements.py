@@ -314,7 +314,7 @@ def range_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     place = Name(span, I32, index)
     element = Index(ctx.span(values), over.type.element, Decay(over.span, Pointer(over.type.element), over), place)
     const, reference = is_const(variable.type), is_reference(variable.type)
-    type_ = over.type.element if reference else ctx.type(variable)
+    type_ = ctx.type(variable)
     declaration = ctx.fresh(ctx.span(variable), variable.spelling, type_, reference=reference, const=const)
     value = element if reference else convert(element, type_, span, implicit=True)
     declared = Declare(declaration.span, ctx.declare(variable, declaration), value)

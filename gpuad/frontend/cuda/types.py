@@ -31,8 +31,8 @@ _UNSIGNED = {TypeKind.CHAR_U, TypeKind.UCHAR, TypeKind.USHORT, TypeKind.UINT, Ty
 _FUNCTIONS = {TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO, TypeKind.MEMBERPOINTER}
 _REFERENCES = {TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE}
 _VOLATILE = (
-    "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow; where it is shared memory, leave "
-    "volatile away and write __syncwarp() between the steps, since the threads of a warp are not in step by themselves"
+    "volatile memory is not supported: other threads may change it, which a reverse pass cannot follow; only arrays of numbers in shared "
+    "memory may be volatile"
 )
 _VECTOR = re.compile(r"((?:u?(?:char|short|int|long|longlong)|float|double)([1-4])|dim(3))(?:_\d+a)?")
 HALVES: dict[str, Type] = {
@@ -49,7 +49,7 @@ _Outer = tuple[str, ...]  # the structs in which a type is found
 def lower_type(type_: ClangType, span: Span, outer: _Outer = ()) -> Type:
     """The IR's type, const of a value left aside; UnsupportedError at `span` for what the IR has no type for."""
     type_ = type_.get_canonical()
-    if type_.is_volatile_qualified():
+    if is_volatile(type_) and type_.kind != TypeKind.CONSTANTARRAY:
         raise UnsupportedError(_VOLATILE, span)
     if type_.kind == TypeKind.VOID:
         return ir.VOID
@@ -65,19 +65,16 @@ def lower_type(type_: ClangType, span: Span, outer: _Outer = ()) -> Type:
 
 
 def lower_variable(type_: ClangType, span: Span) -> Type:
-    """The type of a local variable: no other thread sees it, so that `volatile` says nothing about it, but much about what a pointer
-    points to."""
+    """The type of a local variable: no other thread sees it, so that `volatile` says nothing about it."""
     plain = type_.get_canonical()
-    if plain.is_volatile_qualified() and (plain.kind in _FLOATS or plain.kind in _SIGNED | _UNSIGNED or plain.kind == TypeKind.BOOL):
-        return _scalar(plain, span)
-    return lower_type(type_, span)
+    return _scalar(plain, span) if _is_volatile_number(plain) else lower_type(type_, span)
 
 
 def lower_parameter(type_: ClangType, span: Span) -> Type:
     """The type of a parameter: an array that is not a reference is a pointer, which the bindings do not say."""
     plain = type_.get_canonical()
     if plain.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
-        return Pointer(_pointer(plain.element_type, span).element, is_const(plain))
+        return replace(_pointer(plain.element_type, span), const=is_const(plain))
     return lower_variable(type_, span)
 
 
@@ -210,7 +207,9 @@ def _is_aligned(field: Cursor) -> bool:
 
 
 def _array(type_: ClangType, span: Span, outer: _Outer) -> Array:
-    element = lower_type(type_.element_type, span, outer)
+    element = element_type(type_.element_type, span, outer)
+    if is_volatile(type_) and not isinstance(element, Scalar | Array):
+        raise UnsupportedError(_VOLATILE, span)
     if isinstance(element, Pointer) or (is_record(element) and holds_pointers(element)):
         raise UnsupportedError("arrays of pointers are not supported", span)
     if type_.element_count < 1:
@@ -221,14 +220,32 @@ def _array(type_: ClangType, span: Span, outer: _Outer) -> Array:
 def _pointer(pointee: ClangType, span: Span, outer: _Outer = ()) -> Pointer:
     if pointee.get_canonical().kind in _FUNCTIONS:
         raise UnsupportedError(FUNCTION_POINTER, span)
-    element = lower_type(pointee, span, outer)
+    element = element_type(pointee, span, outer)
     if isinstance(element, Pointer):
         raise UnsupportedError("pointers to pointers are not supported; pass each array as an argument of its own", span)
     if is_record(element) and holds_pointers(element):
         raise UnsupportedError("pointers in structs behind pointers are not supported; pass the arrays alone", span)
     if isinstance(element, ir.Void):
         raise UnsupportedError("void pointers are not supported; give the type of what they point to", span)
-    return Pointer(element, is_const(pointee))
+    return Pointer(element, is_const(pointee), is_volatile(pointee))
+
+
+def element_type(type_: ClangType, span: Span, outer: _Outer = ()) -> Type:
+    """The type of an array's elements, or of what a pointer points to: of numbers there may be volatile ones."""
+    plain = type_.get_canonical()
+    return _scalar(plain, span) if _is_volatile_number(plain) else lower_type(type_, span, outer)
+
+
+def _is_volatile_number(type_: ClangType) -> bool:
+    return is_volatile(type_) and (type_.kind in _FLOATS or type_.kind in _SIGNED | _UNSIGNED or type_.kind == TypeKind.BOOL)
+
+
+def is_volatile(type_: ClangType) -> bool:
+    """True if a value of this type, or the elements of this array, are volatile."""
+    type_ = type_.get_canonical()
+    if type_.is_volatile_qualified():
+        return True
+    return type_.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY) and is_volatile(type_.element_type)
 
 
 def is_const(type_: ClangType) -> bool:

@@ -40,7 +40,7 @@ from ...source import Span
 from .clang_c import binary_operator, children, descendants, evaluate, has_attribute, initializer, unary_operator
 from .context import Context
 from .translation_unit import is_ours
-from .types import bases_of, constant, convert, default_value, definition_parts, is_const, is_reference, lower_type
+from .types import bases_of, constant, convert, default_value, definition_parts, element_type, is_const, is_reference, lower_type
 
 _CASTS = (CursorKind.CXX_REINTERPRET_CAST_EXPR, CursorKind.CSTYLE_CAST_EXPR, CursorKind.CXX_STATIC_CAST_EXPR)
 _PLAIN = (CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR)
@@ -188,8 +188,7 @@ def _plain(type_: ClangType) -> ClangType:
 
 
 _VOLATILE = (
-    "volatile shared memory is not supported: the threads of a warp are no longer in step by themselves; leave volatile away and write "
-    "__syncwarp() between the steps"
+    "a single volatile number in shared memory is not supported; leave volatile away and write __syncthreads() where it is passed on"
 )
 
 
@@ -216,7 +215,7 @@ def _declaration(ctx: Context, cursor: Cursor) -> Declaration:
     element = kind
     while element.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
         element = element.element_type.get_canonical()
-    if element.is_volatile_qualified() or kind.is_volatile_qualified():
+    if kind.is_volatile_qualified() and kind == element:
         ctx.refuse(cursor, _VOLATILE)
     start = initializer(cursor)
     if (start is not None and not is_undefined(start)) or is_reference(cursor.type) or is_const(cursor.type):
@@ -225,7 +224,7 @@ def _declaration(ctx: Context, cursor: Cursor) -> Declaration:
     if kind.kind == TypeKind.INCOMPLETEARRAY:
         pieces = cut(ctx, cursor, kind.element_type)
         element = kind.element_type if pieces else _meant(ctx, cursor, kind.element_type)
-        type_: Type = Array(lower_type(element, ctx.span(cursor)), DYNAMIC)
+        type_: Type = Array(element_type(element, ctx.span(cursor)), DYNAMIC)
     else:
         type_ = ctx.type(cursor)
     return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), cursor.spelling, type_, space="shared", cut=pieces))
