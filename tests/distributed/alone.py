@@ -14,7 +14,7 @@ import gpuad
 from gpuad import Duplicated, Tape
 from gpuad.distributed import IN_PLACE
 
-LIMIT = 3.0
+LIMIT = 2.0
 what = sys.argv[1]
 comm = gpuad.distributed.wrap(MPI.COMM_WORLD, limit=LIMIT)
 x, tape = Duplicated(np.ones(4)), Tape()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from ml_dtypes import bfloat16
-from ranks import agree, main
+from ranks import agree
 
 import gpuad
 from gpuad import Duplicated, Tape
@@ -312,6 +312,3 @@ CHECKS = [
     allreduce, reduce, bcast, sendrecv, halos, send_and_receive, several, extrema, extrema_of_equals, allgather, gather, scatter,
     reduce_scatter, alltoall, requests, communicators, datatypes, views, complex_numbers, halves, in_order,
 ]  # fmt: skip
-
-if __name__ == "__main__":
-    main(CHECKS)

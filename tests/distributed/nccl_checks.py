@@ -11,7 +11,6 @@ import fake_nccl
 import numpy as np
 import pytest
 from collective_checks import numbers
-from ranks import main
 
 from gpuad import Duplicated, LaunchError, Tape, UnsupportedError
 from gpuad.distributed import IN_PLACE, Communicator, DistributedError, wrap
@@ -117,6 +116,3 @@ def refused(comm: Any) -> None:
 
 
 CHECKS = [collectives, messages, chain, refused]
-
-if __name__ == "__main__":
-    main(CHECKS)

@@ -1,4 +1,4 @@
-"""Random programs on several ranks against the same program in one process: `random_checks.py FIRST COUNT`.
+"""Random programs on several ranks against the same program in one process.
 
 Each rank has K numbers; one process has all of them as an array of a row for each rank. A statement is drawn once and said twice: as what a
 rank does, with messages and collectives, and as what happens to the whole array, with slices of it.
@@ -7,13 +7,13 @@ rank does, with messages and collectives, and as what happens to the whole array
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from ranks import main
+from nightly import cases
+from ranks import on_one
 
 from gpuad import Duplicated, Tape, ops
 from gpuad.distributed import IN_PLACE
@@ -228,35 +228,43 @@ def exchanged(drawn: random.Random, ranks: int) -> Statement:
 KINDS = (arithmetic, arithmetic, arithmetic, shift, shift, swap, summed, summed, copied, gathered, scattered, exchanged)
 
 
+def in_one_process(program: list[Statement], states: Any, seed: Any) -> list[tuple[Any, Any]]:
+    """After each state the numbers and their shadows."""
+    whole, tape, found = Duplicated(states[0].copy()), Tape(), []
+    for state in states:
+        whole.primal[...] = state
+        with tape:
+            for statement in program:
+                statement.whole(whole)
+        values = whole.primal.copy()
+        tape.reverse({whole: seed}, allow_unused=True)
+        found.append((values, whole.shadow.copy()))
+    return found
+
+
 def run(comm: Any, number: int) -> None:
     """One program, twice recorded: the second time it is known."""
     drawn = random.Random(f"{number} {comm.size}")
     program = [drawn.choice(KINDS)(drawn, comm.size) for _ in range(drawn.randrange(4, 14))]
-    numbers = np.random.default_rng(number).uniform(-1, 1, (3, comm.size, K))
-    whole, ours, one, tape = Duplicated(numbers[0].copy()), Duplicated(numbers[0, comm.rank].copy()), Tape(), Tape()
-    for turn in range(2):
-        state = numbers[turn]
-        whole.primal[...], ours.primal[...] = state, state[comm.rank]
-        with one:
-            for statement in program:
-                statement.whole(whole)
+    *states, seed = np.random.default_rng(number).uniform(-1, 1, (3, comm.size, K))
+    ours, tape = Duplicated(states[0][comm.rank].copy()), Tape()
+    whole = on_one(comm, lambda: in_one_process(program, states, seed))
+    for turn, (state, (values, gradient)) in enumerate(zip(states, whole, strict=True)):
+        ours.primal[...] = state[comm.rank]
         with tape:
             for statement in program:
                 statement.local(comm, ours)
         text = "\n".join([f"program {number} on {comm.size} ranks, recording {turn}", *(s.text for s in program)])
-        np.testing.assert_allclose(ours.primal, whole.primal[comm.rank], rtol=1e-13, atol=1e-13, err_msg=text)
-        seed = numbers[2]
-        one.reverse({whole: seed}, allow_unused=True)
+        np.testing.assert_allclose(ours.primal, values[comm.rank], rtol=1e-13, atol=1e-13, err_msg=text)
         tape.reverse({ours: seed[comm.rank].copy()}, allow_unused=True, seed_rank="every")
-        scale = max(1.0, float(np.abs(whole.shadow).max()))
-        np.testing.assert_allclose(ours.shadow, whole.shadow[comm.rank], rtol=1e-12, atol=1e-12 * scale, err_msg=text)
+        scale = max(1.0, float(np.abs(gradient).max()))
+        np.testing.assert_allclose(ours.shadow, gradient[comm.rank], rtol=1e-12, atol=1e-12 * scale, err_msg=text)
 
 
 def random_programs(comm: Any) -> None:
-    for number in range(FIRST, FIRST + COUNT):
+    """200 in the nightly set, on 2, 3 and 4 ranks together."""
+    for number in range(cases(3, 67)):
         run(comm, number)
 
 
-if __name__ == "__main__":
-    FIRST, COUNT = int(sys.argv.pop(1)), int(sys.argv.pop(1))
-    main([random_programs])
+CHECKS = [random_programs]

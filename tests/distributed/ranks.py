@@ -1,19 +1,24 @@
 """Checks that run on several ranks: started by pytest through mpiexec, one job for many checks.
 
-A file of checks calls `main(checks)`: each check is called on every rank with a communicator of its own; what fails, on any rank, is
-printed by rank 0. `job` runs such a file under a time limit of its own and gives what it printed.
+`python ranks.py NAME[:CHECK,CHECK] ...` imports the modules NAME_checks and calls each of their CHECKS, or those that are named, on every
+rank with a communicator of its own; what fails, on any rank, is printed by rank 0. A job starts Python once a rank, which takes longer than
+most checks, so there is one for each number of ranks. `job` runs it under a time limit of its own and gives what it printed.
 """
 
 from __future__ import annotations
 
+import fcntl
+import importlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,7 @@ import pytest
 
 import gpuad
 from gpuad import Duplicated, Tape
+from gpuad.runtime import compiler, host
 
 HERE = Path(__file__).parent
 
@@ -41,50 +47,101 @@ def launcher() -> str | None:
 needs_mpi = pytest.mark.skipif(bool(missing()), reason=missing() or "never")
 
 
-def job(ranks: int, *arguments: str, limit: float = 90.0, launch: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
-    """Runs Python on so many ranks. AssertionError if it takes longer than the limit."""
-    command = [str(launcher()), *launch, "-n", str(ranks), sys.executable, *arguments]
-    paths = [str(HERE), str(HERE.parent), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "GPUAD_CPU_WORKERS": "1", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True, cwd=HERE.parents[1]
-    )
-    try:
-        out, err = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        out, err = process.communicate()
-        pytest.fail(f"{' '.join(arguments)} on {ranks} ranks took longer than {limit} s\n{out}\n{err}")
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+QUIET = {
+    "GPUAD_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",  # MPICH: who waits sleeps, since there are more ranks than cores
+}
 
 
-def passes(ranks: int, file: str, *arguments: str, limit: float = 90.0) -> str:
-    """Runs a file of checks; all have to pass, and there has to be one."""
-    done = job(ranks, str(HERE / file), *arguments, limit=limit)
+class Job:
+    """Python on some ranks, from now on. `limit`: seconds that it may take."""
+
+    def __init__(self, ranks: int, *arguments: str, limit: float = 90.0, launch: Iterable[str] = ()) -> None:
+        self.command = [str(launcher()), *launch, "-n", str(ranks), sys.executable, *arguments]
+        self.limit, self._locks, self._begin = limit, tempfile.TemporaryDirectory(), time.monotonic()
+        paths = [str(HERE), str(HERE.parent), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+        # what 1 asks for under pytest is only needed by tests that look at what the compiler made
+        level = "0" if os.environ.get(compiler.LEVEL) == "1" else os.environ.get(compiler.LEVEL, "")
+        given = {**QUIET, "PYTHONPATH": os.pathsep.join(filter(None, paths)), LOCKS: self._locks.name, compiler.LEVEL: level}
+        self._process = subprocess.Popen(
+            self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **given}, start_new_session=True,
+            cwd=HERE.parents[1],
+        )  # fmt: skip
+
+    def done(self) -> subprocess.CompletedProcess[str]:
+        """What it printed, when it has ended. AssertionError if it takes longer than the limit."""
+        with self._locks:
+            try:
+                out, err = self._process.communicate(timeout=max(0.1, self._begin + self.limit - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, 9)
+                out, err = self._process.communicate()
+                pytest.fail(f"{' '.join(self.command)} took longer than {self.limit} s\n{out}\n{err}")
+        return subprocess.CompletedProcess(self.command, self._process.returncode, out, err)
+
+
+def job(ranks: int, *arguments: str, limit: float = 90.0) -> subprocess.CompletedProcess[str]:
+    """Runs Python on so many ranks."""
+    return Job(ranks, *arguments, limit=limit).done()
+
+
+def passes(ranks: int, *names: str, limit: float = 90.0) -> None:
+    """Runs checks; all have to pass, and there has to be one for each name."""
+    done = job(ranks, str(HERE / "ranks.py"), *names, limit=limit)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "checks passed" in done.stdout, done.stdout + done.stderr
-    return done.stdout
 
 
 # --- on the ranks ------------------------------------------------------------------------------------------------------------------------
+
+
+LOCKS = "GPUAD_TEST_LOCKS"  # in the environment: a folder of the job
+_compiled = host.compiled
+
+
+def _compiled_once(source: str, *more: Any) -> Any:
+    """Each text by one rank, while the others wait for it."""
+    folder = os.environ.get(LOCKS) or tempfile.gettempdir()
+    with open(Path(folder) / sha256(source.encode()).hexdigest(), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _compiled(source, *more)
+
+
+def chosen(name: str) -> list[Callable[[Any], None]]:
+    """The checks that `NAME[:CHECK,CHECK]` means."""
+    module, _, wanted = name.partition(":")
+    every = {check.__name__: check for check in importlib.import_module(f"{module}_checks").CHECKS}
+    return [every[one] for one in wanted.split(",")] if wanted else list(every.values())
+
+
+def quietly(world: Any, value: Any, limit: float = 600.0) -> list[Any]:
+    """`world.allgather`, in which ranks that wait long leave the processor to the others."""
+    request, end = world.Ibarrier(), time.monotonic() + limit
+    while not request.Test() and time.monotonic() < end:
+        time.sleep(1e-3)
+    return list(world.allgather(value))
+
+
+def on_one(comm: Any, compute: Callable[[], Any]) -> Any:
+    """What rank 0 computes, on all ranks."""
+    return quietly(comm.mpi, compute() if comm.rank == 0 else None)[0]
 
 
 def main(checks: Iterable[Callable[[Any], None]], limit: float = 10.0) -> None:
     """Runs checks on all ranks, and ends with an error if one fails on any."""
     from mpi4py import MPI
 
+    host.compiled = _compiled_once
     world, failed, count = MPI.COMM_WORLD, [], 0
-    chosen = sys.argv[1:]
     for check in checks:
-        if chosen and check.__name__ not in chosen:
-            continue
         begin = time.perf_counter()
         said = ""
         try:
             check(gpuad.distributed.wrap(world, limit=limit))
         except (Exception, pytest.fail.Exception):
             said = traceback.format_exc()
-        told = world.allgather(said)
+        told = quietly(world, said)
         count += 1
         if not all(isinstance(text, str) for text in told):
             sys.exit("a check has left the ranks at different places")  # and MPI has matched what does not belong together
@@ -111,8 +168,9 @@ def _set(array: Any, numbers: Any) -> None:
 
 
 def jacobians(comm: Any, program: Callable[[Any, list[Any]], None], state: list[Any], h: float = 1.0) -> tuple[Any, Any]:
-    """The Jacobian of the memory of all ranks after a program by that before: by central differences of the program on plain arrays, over
-    all ranks' inputs, and by reversals of its recording, a seed for each row. `state`: this rank's arrays."""
+    """The Jacobian of the memory of all ranks after a program by that before: by differences of the program on plain arrays (one-sided, as
+    what it does is linear in steps of `h`), over all ranks' inputs, and by reversals of its recording, a seed for each row. `state`: this
+    rank's arrays."""
     sizes = [reals(a).size for a in state]
     counts = comm.mpi.allgather(sum(sizes))
     first, total = sum(counts[: comm.rank]), sum(counts)
@@ -133,7 +191,8 @@ def jacobians(comm: Any, program: Callable[[Any, list[Any]], None], state: list[
         program(comm, arrays)
         return np.concatenate([reals(a).astype(np.float64) for a in arrays])
 
-    columns = [(after(k, h) - after(k, -h)) / (2 * h) for k in range(total)]
+    start = after(0, 0.0)
+    columns = [(after(k, h) - start) / h for k in range(total)]
     by_differences = np.concatenate(comm.mpi.allgather(np.array(columns).T.reshape(counts[comm.rank], total)))
     pairs = [Duplicated(np.empty_like(a)) for a in state]
     tape, rows = Tape(), []
@@ -158,3 +217,9 @@ def agree(comm: Any, program: Callable[[Any, list[Any]], None], state: list[Any]
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     assert np.abs(expected - np.eye(len(expected))).max() > 0.1 or comm.size == 1, "the program does nothing"
     return expected
+
+
+if __name__ == "__main__":
+    from ranks import chosen, main  # the module that the checks import
+
+    main([check for name in sys.argv[1:] for check in chosen(name)])

@@ -7,7 +7,6 @@ from typing import Any
 
 import fake_cupy
 import numpy as np
-from ranks import main
 
 from gpuad import Duplicated, Tape
 from gpuad.distributed import IN_PLACE, wrap
@@ -116,6 +115,3 @@ class _Started:
 
 
 CHECKS = [mpi4jax_allreduce, flash_attention_1244, netket_1690, torch_120386, horovod_2687, pylops_mpi_182]
-
-if __name__ == "__main__":
-    main(CHECKS)

@@ -9,6 +9,7 @@ thing from the past, the field whose Laplacian multiplies the map, and only that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -191,18 +192,27 @@ def invert(setting: Setting, library: Any, report: Report = lambda *_: None) -> 
 
 def inverted(simulation: Simulation, report: Report) -> Outcome:
     """The same with a simulation."""
-    setting, truth = simulation.setting, true_map(simulation.setting)
-    simulation.forward(truth)
+    setting = simulation.setting
+    return follow(points(simulation), true_map(setting), _start(setting), setting.iterations, setting.stop, report)
+
+
+def points(simulation: Simulation) -> Iterator[tuple[Map, float]]:
+    """The descent's maps with their misfits, the start first."""
+    setting = simulation.setting
+    simulation.forward(true_map(setting))
     observed = simulation.recorded().copy()
-    start = np.full_like(truth, setting.background)
     inner = _inside(setting)
 
     def objective(speed: Map) -> tuple[float, Map]:
         loss, gradient = simulation.gradient(speed, observed)
         return loss, gradient * inner
 
-    descent = lbfgs(objective, start, setting.lowest, setting.highest, first=0.01)
-    return follow(descent, truth, start, setting.iterations, setting.stop, report)
+    return lbfgs(objective, _start(setting), setting.lowest, setting.highest, first=0.01)
+
+
+def _start(setting: Setting) -> Map:
+    """A uniform plate."""
+    return np.full((setting.n, setting.n), setting.background)
 
 
 def _inside(setting: Setting) -> Map:

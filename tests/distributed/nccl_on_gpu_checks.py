@@ -9,7 +9,6 @@ import cupy
 import numpy as np
 from collective_checks import numbers
 from cupy.cuda import nccl
-from ranks import main
 
 from gpuad import Duplicated, Tape
 from gpuad.distributed import IN_PLACE, wrap
@@ -49,6 +48,3 @@ def messages(comm: Any) -> None:
 
 
 CHECKS = [collectives, messages]
-
-if __name__ == "__main__":
-    main(CHECKS)
