@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..ir import nodes as ir
-from ..ir.rewrite import expressions, walk_stmts
+from ..ir.rewrite import blocks, expressions, walk_stmts
 
 Place = ir.Var | ir.Buffer | ir.Stack
 
@@ -29,6 +29,42 @@ def decided_by(kernel: ir.Kernel, buffer: ir.Buffer) -> ir.Stmt | None:
     """The first statement in which a value that was read of the buffer, or is made of one, decides something; None if none does."""
     reached = _reached(kernel, buffer)
     return next((stmt for stmt in walk_stmts(kernel.body) if any(_decides(e, reached) for e in _deciding(stmt))), None)
+
+
+def deciding_depths(body: ir.Block) -> frozenset[ir.Buffer]:
+    """The memory whose content decides how often something is pushed on a stack."""
+    around = dict(_heads_around(body))
+    wanted: set[Place] = {v for s in walk_stmts(body) if isinstance(s, ir.Push) for v in around[id(s)]}
+    while True:
+        found = set(wanted)
+        for stmt in walk_stmts(body):
+            flow = list(_flow(stmt))
+            if any(target in wanted for target, _ in flow):
+                found |= around[id(stmt)] | _head(stmt) | ({*ir.variables(stmt.index)} if isinstance(stmt, ir.Load) else set())
+                found |= {
+                    v for t, sources in flow if t in wanted for s in sources for v in (ir.variables(s) if isinstance(s, ir.Expr) else (s,))
+                }
+        if found == wanted:
+            return frozenset(p for p in wanted if isinstance(p, ir.Buffer))
+        wanted = found
+
+
+def _heads_around(block: ir.Block, outer: frozenset[Place] = frozenset()) -> Iterator[tuple[int, frozenset[Place]]]:
+    """For each statement, by its id, what decides whether and how often it is come to."""
+    for stmt in block:
+        yield id(stmt), outer
+        for inner in blocks(stmt):
+            yield from _heads_around(inner, outer | _head(stmt))
+
+
+def _head(stmt: ir.Stmt) -> frozenset[Place]:
+    """What decides which blocks of a control statement are run, and how often."""
+    match stmt:
+        case ir.If(condition=condition) | ir.While(condition=condition):
+            return frozenset(ir.variables(condition))
+        case ir.For(start=start, stop=stop, step=step):
+            return frozenset(v for e in (start, stop, step) for v in ir.variables(e))
+    return frozenset()
 
 
 def _reached(kernel: ir.Kernel, buffer: ir.Buffer) -> frozenset[Place]:

@@ -4,7 +4,8 @@ The reverse kernel repeats pieces of the primal to get values back. A load of me
 time. A load of memory that it does write is an *entry* load if no store of the same thread can reach its address before it: a copy of the
 memory as it was before the launch then serves. Otherwise the memory is *tracked*: the reverse kernel's forward sweep repeats the stores
 on a working copy. A tracked load (and any load of a local array) is *stable* if no store can reach its address afterwards, while its
-memory lives: it may be repeated during the reverse sweep. An unstable load is recorded while the forward sweep passes it.
+memory lives: it may be repeated during the reverse sweep. An unstable load is recorded while the forward sweep passes it. A stable load of
+a parameter is *settled* if no atomics change that memory: the memory as the launch leaves it still holds what was loaded.
 
 Where no barrier lies between, only the order within one thread matters: by the premise (RULES 11) no other thread writes what this one
 reads. Across a barrier any thread's store may reach any address of memory that threads share.
@@ -52,15 +53,16 @@ class ToBeRecorded:
     parted: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of one memory between which a barrier may lie
     seen: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of which the load may see what the store left
     later: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of which the store may come to the load's address afterwards
+    settled: frozenset[int] = frozenset()  # ids of loads of written parameters that see what is there after the launch
 
 
-def to_be_recorded(kernel: ir.Kernel, *, optimistic: bool = False) -> ToBeRecorded:
-    """Judges every load of the kernel. `optimistic`: a stride that is a parameter is taken to be non-zero, and listed in `premises`; each
-    launch has to check that."""
+def to_be_recorded(kernel: ir.Kernel, *, optimistic: bool = False, apart: bool = False) -> ToBeRecorded:
+    """Judges every load of the kernel. `optimistic`: a stride that is a parameter is taken to be non-zero; `apart`: and so is a distance
+    between two accesses. Both are listed in `premises`; each launch has to check that."""
     accesses = tuple(_accesses(kernel.body))
     written = frozenset(a.buffer for a in accesses if a.writes)
     homes = _homes(kernel.body)
-    judge = _Judge(definitions(kernel.body), frozenset(kernel.scalars) if optimistic else frozenset(), _barriers(kernel.body))
+    judge = _Judge(definitions(kernel.body), frozenset(kernel.scalars) if optimistic else frozenset(), _barriers(kernel.body), apart)
     loads = [a for a in accesses if isinstance(a.stmt, ir.Load) and a.buffer in written]
     seen: set[tuple[int, int]] = set()
     later: set[tuple[int, int]] = set()
@@ -73,8 +75,17 @@ def to_be_recorded(kernel: ir.Kernel, *, optimistic: bool = False) -> ToBeRecord
                 later.add((id(store.stmt), id(load.stmt)))
     entry = frozenset(id(a.stmt) for a in loads) - {load for _, load in seen}
     unstable = frozenset(load for _, load in later)
+    settled = frozenset(id(a.stmt) for a in loads if a.buffer.length is None) - unstable
+    settled -= {id(a.stmt) for a in loads if a.buffer in _changed_by_many(accesses)}
     parted = judge.parted_pairs(accesses) if judge.barriers else frozenset()
-    return ToBeRecorded(kernel, accesses, written, entry, unstable, tuple(judge.premises), parted, frozenset(seen), frozenset(later))
+    return ToBeRecorded(
+        kernel, accesses, written, entry, unstable, tuple(judge.premises), parted, frozenset(seen), frozenset(later), settled
+    )
+
+
+def _changed_by_many(accesses: tuple[Access, ...]) -> frozenset[ir.Buffer]:
+    """Memory of which any thread may change any element, in whatever order."""
+    return frozenset(a.buffer for a in accesses if isinstance(a.stmt, ir.Atomic) or getattr(a.stmt, "how", None) is ir.How.ATOMIC)
 
 
 class Iteration:
@@ -157,9 +168,13 @@ def _homes(block: ir.Block, path: tuple[ir.Stmt, ...] = ()) -> dict[ir.Buffer, t
 class _Judge:
     """Whether a store and a load of one thread can meet, in program order."""
 
-    def __init__(self, lets: Mapping[ir.Var, ir.Expr], numbers: frozenset[ir.Var], barriers: tuple[Access, ...]) -> None:
-        """`numbers`: variables that are known at the launch and may be taken to be non-zero."""
+    def __init__(
+        self, lets: Mapping[ir.Var, ir.Expr], numbers: frozenset[ir.Var], barriers: tuple[Access, ...], apart: bool = False
+    ) -> None:
+        """`numbers`: variables that are known at the launch and of which strides, and with `apart` distances, may be taken to be
+        non-zero."""
         self.lets = lets
+        self.apart = apart
         self.barriers = barriers
         self.numbers = numbers
         self.premises: list[Polynomial] = []
@@ -199,8 +214,11 @@ class _Judge:
 
     def _distinct(self, store: Access, load: Access) -> bool:
         """Whether the addresses differ by a non-zero number within one iteration of all common loops."""
-        difference = constant(plus(self.poly(store), scale(self.poly(load), -1)))
-        return difference is not None and nonzero(difference) and not self._unshared(store, load)
+        if self._unshared(store, load):
+            return False
+        difference = plus(self.poly(store), scale(self.poly(load), -1))
+        number = constant(difference)
+        return self.apart and self._suppose(difference) if number is None else nonzero(number)
 
     def _unshared(self, store: Access, load: Access) -> bool:
         """Whether an index varies with a loop that the other access is not in: its atoms then mean several values."""
@@ -237,7 +255,7 @@ class _Judge:
         return (shift > 0) if ahead else (shift < 0)
 
     def _suppose(self, slope: Polynomial) -> bool:
-        """Takes a stride that a launch knows to be non-zero, as a premise."""
+        """Takes a stride or a distance that a launch knows to be non-zero, as a premise."""
         if not atoms(slope) <= self.numbers:
             return False
         if slope not in self.premises:

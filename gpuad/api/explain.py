@@ -89,6 +89,9 @@ def _saved_rows(adjoint: Adjoint) -> list[Row]:
             rows.append(Row("saved", buffer.name, "copy", f"needed by {_at(need)}, overwritten by {_at(writes[0] if writes else None)}"))
         elif not writes:
             rows.append(Row("not saved", buffer.name, "", "never overwritten by this launch"))
+        elif buffer in adjoint.reads:
+            need = _first(adjoint.layout.body, Load, buffer)
+            rows.append(Row("not saved", buffer.name, "", f"needed by {_at(need)}, read as this launch leaves it"))
         else:
             rows.append(Row("not saved", buffer.name, "", "no derivative needs what was overwritten"))
     rows.extend(

@@ -316,7 +316,7 @@ class Kernel(Family):
 
     def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
         shadows = self.shadow_types(kinds)
-        adjoint = self.reverse(Pattern(shadows, optimistic=False))
+        adjoint = self.reverse(Pattern(shadows, optimistic=False, apart=False))
         if args is None:
             return adjoint_text(self.function, adjoint, None)
         check_count(self.name, self.parameters, args)
@@ -339,7 +339,9 @@ class Kernel(Family):
     def reverse_for(self, pattern: Pattern, call: Call) -> Adjoint:
         """The adjoint whose premises hold in this launch. Raises LaunchError if it would surely leave a shadow."""
         adjoint = self.reverse(pattern)
-        adjoint = adjoint if pipeline.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False))
+        if adjoint.recording.apart and not pipeline.premises_hold(adjoint, call):
+            adjoint = self.reverse(replace(pattern, apart=False))
+        adjoint = adjoint if pipeline.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False, apart=False))
         pipeline.check_adjoint_bounds(adjoint, call)
         return adjoint
 
@@ -351,7 +353,7 @@ class Kernel(Family):
     @specialized
     def second(self, pattern: Pattern) -> Adjoint:
         """The adjoint with tangents, for a pattern."""
-        return second_of(self.function, replace(pattern, optimistic=False))
+        return second_of(self.function, replace(pattern, optimistic=False, apart=False))
 
     def activities(self, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[str, ...]:
         """The kind of each parameter, from annotations, the module's variables included."""

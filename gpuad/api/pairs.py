@@ -112,8 +112,8 @@ class _Pair:
             self._check_shadows(call)
             if saved.function is not chosen.function:
                 raise LaunchError(f"`{self.whole.name}`: the saved state is that of another kernel. No shadow was touched.")
-            optimistic = saved.adjoint.pattern.optimistic
-            pattern, adjoint, stages = once(call, ("reversed", optimistic), lambda: _backward(chosen, call, optimistic))
+            taken = saved.adjoint.pattern.optimistic, saved.adjoint.pattern.apart
+            pattern, adjoint, stages = once(call, ("reversed", *taken), lambda: _backward(chosen, call, *taken))
             call = exactly(call, adjoint.exact)
             pipeline.check_same(saved.call, call, saved.marks)
             self._check_active(saved, chosen, pattern)
@@ -140,9 +140,9 @@ class _Pair:
                 )
 
 
-def _backward(chosen: Kernel, call: Call, optimistic: bool) -> tuple[Pattern, Adjoint, tuple[pipeline.Stage, ...]]:
+def _backward(chosen: Kernel, call: Call, optimistic: bool, apart: bool) -> tuple[Pattern, Adjoint, tuple[pipeline.Stage, ...]]:
     """The pattern of a reverse pass, its adjoint and its kernels, compiled."""
-    pattern = replace(pattern_of(chosen, call), optimistic=optimistic)
+    pattern = replace(pattern_of(chosen, call), optimistic=optimistic, apart=apart)
     adjoint = chosen.reverse(pattern)
     call = exactly(call, adjoint.exact)
     stages = pipeline.stages(adjoint, call)

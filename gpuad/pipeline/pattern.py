@@ -17,14 +17,15 @@ from ..ir.types import Scalar
 @dataclass(frozen=True)
 class Pattern:
     """What a derivative depends on besides the source: for each parameter (by position) the element type of its shadow, or None; which
-    parameters overlap; through which nothing is to flow; for tests, whether recording is analysed or everything is recorded; and whether
-    strides that are parameters may be taken to be non-zero."""
+    parameters overlap; through which nothing is to flow; for tests, whether recording is analysed or everything is recorded; whether
+    strides that are parameters may be taken to be non-zero, and whether distances may too."""
 
     shadows: tuple[Scalar | None, ...]
     aliases: Aliases = NONE
     stopped: frozenset[int] = frozenset()
     analyse: bool = True
     optimistic: bool = True
+    apart: bool = True
 
 
 @dataclass(frozen=True)

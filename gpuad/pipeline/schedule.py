@@ -20,7 +20,7 @@ from ..affine.relations import is_installed
 from ..analysis.trip_counts import depths
 from ..errors import GpuadError, LaunchError, UnsupportedError
 from ..ir.dtypes import dtype_of
-from ..ir.nodes import Accumulate, Buffer, Kernel, Store
+from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
 from ..runtime.base import Memory
 from .adjoint import Adjoint
@@ -345,8 +345,9 @@ def _run(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int, m
 
 def take_scratch(adjoint: Adjoint, call: Call) -> None:
     """Counts, on memory as it is before the launch, what the stacks of the reverse need, and allocates it as the reverse will: for who
-    wants to know how much that is. Nothing is done where the launch has to write something down first."""
-    if adjoint.logs:
+    wants to know how much that is. Nothing is done where the launch has to write something first: what it records, or memory that is
+    counted by as the launch leaves it."""
+    if adjoint.logs or _counts_by_results(adjoint):
         return
     state = live(call)
     for p in adjoint.parameters:
@@ -356,6 +357,12 @@ def take_scratch(adjoint: Adjoint, call: Call) -> None:
     for stage in stages(adjoint, call):
         for kernel in stage.kernels if stage.grid is None else ():
             _scratch(adjoint, kernel, call, replace(state, scratch={}))
+
+
+def _counts_by_results(adjoint: Adjoint) -> bool:
+    """Whether the kernel that counts reads what the launch writes."""
+    written = {s.buffer for s in walk_stmts(adjoint.primal.body) if isinstance(s, Store | Accumulate | Atomic)}
+    return any(isinstance(s, Load) and s.buffer in written for s in walk_stmts(adjoint.layout.counting))
 
 
 def counting(adjoint: Adjoint, call: Call) -> Kernel | None:

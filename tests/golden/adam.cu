@@ -1,7 +1,6 @@
 // gpuad: adjoint of `adam` (adam.cu:23:28), for Duplicated parameter, gradient, first, second; Active rate; Const step, n.
-// 1. before adam runs, copy first to first_saved, second to second_saved (all that it may touch). first_saved, second_saved will be overwritten.
-// 2. put the seeds into dparameter, dfirst, dsecond. dgradient, drate are added to: clear first.
-// 3. launch adam_reverse with the same grid and block.
+// 1. put the seeds into dparameter, dfirst, dsecond. dgradient, drate are added to: clear first.
+// 2. launch adam_reverse with the same grid and block.
 // On exit dparameter, dfirst, dsecond hold the adjoint of the state before the launch; dgradient, drate have grown by the gradient.
 // Holds where no two threads touch one element of dfirst, dgradient, dsecond, as for grid (4, 1, 1), block (128, 1, 1), step = 3, n = 400.
 
@@ -36,16 +35,14 @@ __device__ inline void gpuad_block_sum(T* target, double value)
 extern "C" __global__ void adam_reverse(
     const float* parameter, const float* dparameter, const float* gradient, float* dgradient,
     const float* first, float* dfirst, const float* second, float* dsecond, float rate, double* drate,
-    int step, unsigned int n, float* first_saved, float* second_saved)
+    int step, unsigned int n)
 {
     unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
     float drate_2 = 0.0f;
     if (i < n) {
         const float g = gradient[i];
-        first_saved[i] = 0.9f * first_saved[i] + (1.0f - 0.9f) * g;
-        second_saved[i] = 0.999f * second_saved[i] + (1.0f - 0.999f) * g * g;
-        const float m = first_saved[i] / (1.0f - powf(0.9f, (float)step));
-        const float v = second_saved[i] / (1.0f - powf(0.999f, (float)step));
+        const float m = first[i] / (1.0f - powf(0.9f, (float)step));
+        const float v = second[i] / (1.0f - powf(0.999f, (float)step));
         const float dparameter_2 = dparameter[i];
         const float dparameter_3 = -gpuad_chain(dparameter_2, 1.0f / (sqrtf(v) + 0.001f));
         dsecond[i] += gpuad_chain(gpuad_chain(gpuad_chain(dparameter_2,
@@ -65,8 +62,8 @@ extern "C" __global__ void adam_reverse(
 // adjoint of `adam`
 //   not saved  parameter                     no derivative needs what was overwritten
 //   not saved  gradient                      never overwritten by this launch
-//   saved      first                copy     needed by adam.cu:27:24, overwritten by adam.cu:27:5
-//   saved      second               copy     needed by adam.cu:28:25, overwritten by adam.cu:28:5
+//   not saved  first                         needed by adam.cu:29:15, read as this launch leaves it
+//   not saved  second                        needed by adam.cu:30:15, read as this launch leaves it
 //   shadow     dparameter           plain    no two threads touch one element (adam.cu:31:5)
 //   shadow     dgradient            plain    no two threads touch one element (adam.cu:26:15)
 //   shadow     dfirst               plain    no two threads touch one element (adam.cu:29:15)

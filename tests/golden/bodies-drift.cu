@@ -1,7 +1,6 @@
 // gpuad: adjoint of `drift` (bodies.cu:54:28), for Duplicated body, velocity, acceleration; Active dt; Const n.
-// 1. before drift runs, copy velocity to velocity_saved (all that it may touch). velocity_saved will be overwritten.
-// 2. put the seeds into dbody, dvelocity. dacceleration, ddt are added to: clear first.
-// 3. launch drift_reverse with the same grid and block.
+// 1. put the seeds into dbody, dvelocity. dacceleration, ddt are added to: clear first.
+// 2. launch drift_reverse with the same grid and block.
 // On exit dbody, dvelocity hold the adjoint of the state before the launch; dacceleration, ddt have grown by the gradient.
 // Holds where no two threads touch one element of dacceleration, dbody, dvelocity, as for grid (3, 1, 1), block (32, 1, 1), n = 70.
 
@@ -31,7 +30,7 @@ __device__ inline void gpuad_block_sum(T* target, double value)
 
 extern "C" __global__ void drift_reverse(
     const float* body, float* dbody, const float* velocity, float* dvelocity, const float* acceleration,
-    float* dacceleration, float dt, double* ddt, int n, float* velocity_saved)
+    float* dacceleration, float dt, double* ddt, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     float ddt_2 = 0.0f;
@@ -39,12 +38,9 @@ extern "C" __global__ void drift_reverse(
         const float a_x = acceleration[i * 4LL];
         const float a_y = acceleration[i * 4LL + 1LL];
         const float a_z = acceleration[i * 4LL + 2LL];
-        velocity_saved[i * 4LL] += dt * a_x;
-        velocity_saved[i * 4LL + 1LL] += dt * a_y;
-        velocity_saved[i * 4LL + 2LL] += dt * a_z;
-        const float velocity_2 = velocity_saved[i * 4LL];
-        const float velocity_3 = velocity_saved[i * 4LL + 1LL];
-        const float velocity_4 = velocity_saved[i * 4LL + 2LL];
+        const float velocity_2 = velocity[i * 4LL];
+        const float velocity_3 = velocity[i * 4LL + 1LL];
+        const float velocity_4 = velocity[i * 4LL + 2LL];
         const float dbody_2 = dbody[i * 4LL + 3LL];
         dbody[i * 4LL + 3LL] = 0.0f;
         const float dbody_3 = dbody[i * 4LL + 2LL];
@@ -74,7 +70,7 @@ extern "C" __global__ void drift_reverse(
 
 // adjoint of `drift`
 //   not saved  body                          no derivative needs what was overwritten
-//   saved      velocity             copy     needed by bodies.cu:63:17, overwritten by bodies.cu:59:5
+//   not saved  velocity                      needed by bodies.cu:63:17, read as this launch leaves it
 //   not saved  acceleration                  never overwritten by this launch
 //   shadow     dbody                plain    no two threads touch one element (bodies.cu:66:5)
 //   shadow     dvelocity            plain    no two threads touch one element (bodies.cu:65:17)

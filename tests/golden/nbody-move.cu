@@ -1,7 +1,6 @@
 // gpuad: adjoint of `move` (nbody.cu:57:28), for Duplicated position, velocity, acceleration; Active dt; Const count.
-// 1. before move runs, copy velocity to velocity_saved (all that it may touch). velocity_saved will be overwritten.
-// 2. put the seeds into dposition, dvelocity. dacceleration, ddt are added to: clear first.
-// 3. launch move_reverse with the same grid and block.
+// 1. put the seeds into dposition, dvelocity. dacceleration, ddt are added to: clear first.
+// 2. launch move_reverse with the same grid and block.
 // On exit dposition, dvelocity hold the adjoint of the state before the launch; dacceleration, ddt have grown by the gradient.
 // Holds where no two threads touch one element of dacceleration, dvelocity, as for grid (4, 1, 1), block (64, 1, 1), count = 210.
 
@@ -31,14 +30,13 @@ __device__ inline void gpuad_block_sum(T* target, double value)
 
 extern "C" __global__ void move_reverse(
     const float* position, const float* dposition, const float* velocity, float* dvelocity,
-    const float* acceleration, float* dacceleration, float dt, double* ddt, int count, float* velocity_saved)
+    const float* acceleration, float* dacceleration, float dt, double* ddt, int count)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     float ddt_2 = 0.0f;
     if (i < count) {
         const float acceleration_2 = acceleration[i];
-        velocity_saved[i] += dt * acceleration_2;
-        const float velocity_2 = velocity_saved[i];
+        const float velocity_2 = velocity[i];
         const float dposition_2 = dposition[i];
         dvelocity[i] += dt * dposition_2;
         const float dvelocity_2 = dvelocity[i];
@@ -50,7 +48,7 @@ extern "C" __global__ void move_reverse(
 
 // adjoint of `move`
 //   not saved  position                      no derivative needs what was overwritten
-//   saved      velocity             copy     needed by nbody.cu:61:25, overwritten by nbody.cu:60:5
+//   not saved  velocity                      needed by nbody.cu:61:25, read as this launch leaves it
 //   not saved  acceleration                  never overwritten by this launch
 //   shadow     dposition            plain    no two threads touch one element (nbody.cu:61:5)
 //   shadow     dvelocity            plain    no two threads touch one element (nbody.cu:61:25)

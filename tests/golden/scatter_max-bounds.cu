@@ -123,8 +123,8 @@ extern "C" __global__ void bounds_reverse(
 // adjoint of `bounds`
 //   not saved  x                             never overwritten by this launch
 //   not saved  segment                       never overwritten by this launch
-//   not saved  low                           no derivative needs what was overwritten
-//   not saved  high                          no derivative needs what was overwritten
+//   not saved  low                           needed by scatter_max.cu:89:9, read as this launch leaves it
+//   not saved  high                          needed by scatter_max.cu:90:9, read as this launch leaves it
 //   saved      low_new_saved        log      what an atomic gave, or whose number it keeps, cannot be computed again
 //   saved      high_new_saved       log      what an atomic gave, or whose number it keeps, cannot be computed again
 //   shadow     dx                   plain    no two threads touch one element (scatter_max.cu:89:43)

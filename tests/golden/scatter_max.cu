@@ -99,7 +99,7 @@ extern "C" __global__ void scatter_max_reverse(
 //   not saved  feature                       never overwritten by this launch
 //   not saved  cell                          never overwritten by this launch
 //   not saved  weight                        never overwritten by this launch
-//   not saved  pooled                        no derivative needs what was overwritten
+//   not saved  pooled                        needed by scatter_max.cu:54:41, read as this launch leaves it
 //   saved      pooled_new_saved     log      what an atomic gave, or whose number it keeps, cannot be computed again
 //   saved      pooled_new_saved     log      what an atomic gave, or whose number it keeps, cannot be computed again
 //   shadow     dfeature             plain    no two threads touch one element (scatter_max.cu:83:69)

@@ -1,10 +1,6 @@
 // gpuad: adjoint of `spiking` (spiking.cu:21:28), for Duplicated current, membrane, spike, leak, threshold; Const slope, steps, n.
-// 1. before spiking runs, copy membrane to membrane_saved (all that it may touch). membrane_saved will be overwritten.
-// 2. put the seeds into dmembrane, dspike. dcurrent, dleak, dthreshold are added to: clear first.
-// 3. launch spiking_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32). It overwrites the copies: give it copies of its own.
-// 4. membrane_saved_base[0] = 0; membrane_saved_base[g + 1] = membrane_saved_base[g] + 32 * (greatest membrane_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of membrane_saved.
-// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 6. launch spiking_reverse with the same grid and block.
+// 1. put the seeds into dmembrane, dspike. dcurrent, dleak, dthreshold are added to: clear first.
+// 2. launch spiking_reverse with the same grid and block.
 // On exit dmembrane, dspike hold the adjoint of the state before the launch; dcurrent, dleak, dthreshold have grown by the gradient.
 // Holds where no two threads touch one element of dcurrent, dleak, dmembrane, dspike, dthreshold, as for grid (2, 1, 1), block (16, 1, 1), steps = 9, n = 20.
 
@@ -12,62 +8,20 @@
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
 
-extern "C" __global__ void spiking_count(
-    const float* current, const float* membrane, const float* spike, const float* leak,
-    const float* threshold, float slope, int steps, int n, const float* membrane_saved,
-    int* membrane_saved_depth)
-{
-    int depth = 0;
-    int deepest = 0;
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) {
-        for (int t = 0; t < steps; ++t) {
-            ++depth;
-            deepest = max(deepest, depth);
-        }
-    }
-    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
-        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
-    membrane_saved_depth[thread] = deepest;
-}
-
 extern "C" __global__ void spiking_reverse(
     const float* current, float* dcurrent, const float* membrane, float* dmembrane, const float* spike,
     float* dspike, const float* leak, float* dleak, const float* threshold, float* dthreshold, float slope,
-    int steps, int n, float* membrane_saved, const long long* membrane_saved_base, float* membrane_saved_2,
-    int* gpuad_overflow)
+    int steps, int n)
 {
-    int membrane_top = 0;
-    long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
-        + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
-    long long membrane_saved_base_end = membrane_saved_base[thread / 32LL + 1LL];
-    long long membrane_saved_base_lane = membrane_saved_base[thread / 32LL] + thread % 32LL;
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
         const float limit = threshold[i];
         const float factor = leak[i];
-        for (int t = 0; t < steps; ++t) {
-            int at = t * n + i;
-            const float membrane_2 = membrane_saved[at];
-            const float potential = factor * membrane_2 + current[at];
-            const float fired = 1.0f / (1.0f + expf(slope * (limit - potential)));
-            membrane_saved[at + n] = potential - fired * limit;
-            long long membrane_at = membrane_saved_base_lane + membrane_top * 32LL;
-            if (membrane_at < membrane_saved_base_end) {
-                membrane_saved_2[membrane_at] = membrane_2;
-            } else {
-                gpuad_overflow[0] = 1;
-            }
-            ++membrane_top;
-        }
         float dlimit = 0.0f;
         float dfactor = 0.0f;
         for (int t = steps - 1; t >= 0; --t) {
-            --membrane_top;
-            const float membrane_2 = membrane_saved_2[membrane_saved_base_lane + membrane_top * 32LL];
             int at = t * n + i;
+            const float membrane_2 = membrane[at];
             const float potential = factor * membrane_2 + current[at];
             const float fired = 1.0f / (1.0f + expf(slope * (limit - potential)));
             const float dmembrane_2 = dmembrane[at + n];
@@ -93,11 +47,10 @@ extern "C" __global__ void spiking_reverse(
 
 // adjoint of `spiking`
 //   not saved  current                       never overwritten by this launch
-//   saved      membrane             copy     needed by spiking.cu:28:36, overwritten by spiking.cu:31:9
+//   not saved  membrane                      needed by spiking.cu:28:36, read as this launch leaves it
 //   not saved  spike                         no derivative needs what was overwritten
 //   not saved  leak                          never overwritten by this launch
 //   not saved  threshold                     never overwritten by this launch
-//   stack      membrane_saved       scratch  an entry an iteration, needed by spiking.cu:26:5
 //   shadow     dcurrent             plain    no two threads touch one element (spiking.cu:28:51)
 //   shadow     dmembrane            plain    no two threads touch one element (spiking.cu:31:9)
 //   shadow     dspike               plain    no two threads touch one element (spiking.cu:30:9)

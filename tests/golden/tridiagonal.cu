@@ -1,11 +1,10 @@
 // gpuad: adjoint of `tridiagonal` (tridiagonal.cu:20:28), for Duplicated lower, diagonal, upper, x, scratch; Const n, systems.
-// 1. before tridiagonal runs, copy x to x_saved, scratch to scratch_saved (all that it may touch). x_saved, scratch_saved will be overwritten.
+// 1. before tridiagonal runs, copy x to x_saved (all that it may touch). x_saved will be overwritten.
 // 2. put the seeds into dx, dscratch. dlower, ddiagonal, dupper are added to: clear first.
 // 3. launch tridiagonal_count with the same grid and block: it writes each thread's stack depths (int, zeroed, one a thread, threads rounded up to 32). It overwrites the copies: give it copies of its own.
-// 4. scratch_saved_base[0] = 0; scratch_saved_base[g + 1] = scratch_saved_base[g] + 32 * (greatest scratch_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of scratch_saved, x_saved, x_saved.
-// 5. x_saved_base[0] = 0; x_saved_base[g + 1] = x_saved_base[g] + 32 * (greatest x_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of x_saved.
-// 6. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
-// 7. launch tridiagonal_reverse with the same grid and block.
+// 4. x_saved_base[0] = 0; x_saved_base[g + 1] = x_saved_base[g] + 32 * (greatest x_saved_depth of threads 32 g to 32 g + 31); its last entry is the length of x_saved, x_saved.
+// 5. gpuad_overflow is one int, 0; if it is not 0 afterwards, the shadows are undefined.
+// 6. launch tridiagonal_reverse with the same grid and block.
 // On exit dx, dscratch hold the adjoint of the state before the launch; dlower, ddiagonal, dupper have grown by the gradient.
 // Holds where no two threads touch one element of ddiagonal, dlower, dscratch, dupper, dx, as for grid (2, 1, 1), block (16, 1, 1), n = 13, systems = 20.
 
@@ -15,101 +14,75 @@ __device__ inline double gpuad_chain(double seed, double partial) { return seed 
 
 extern "C" __global__ void tridiagonal_count(
     const double* lower, const double* diagonal, const double* upper, const double* x, const double* scratch,
-    int n, int systems, const double* x_saved, const double* scratch_saved, int* scratch_saved_depth,
-    int* x_saved_depth)
+    int n, int systems, const double* x_saved, int* x_saved_depth)
 {
     int depth = 0;
-    int depth_2 = 0;
     int deepest = 0;
-    int deepest_2 = 0;
     int s = blockIdx.x * blockDim.x + threadIdx.x;
     if (s < systems) {
         for (int i = 1; i < n; ++i) {
             ++depth;
             deepest = max(deepest, depth);
         }
-        for (int i = n - 2; i > -1; --i) {
-            ++depth_2;
-            deepest_2 = max(deepest_2, depth_2);
-        }
     }
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
         + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
-    scratch_saved_depth[thread] = deepest;
-    x_saved_depth[thread] = deepest_2;
+    x_saved_depth[thread] = deepest;
 }
 
 extern "C" __global__ void tridiagonal_reverse(
     const double* lower, double* dlower, const double* diagonal, double* ddiagonal, const double* upper,
     double* dupper, const double* x, double* dx, const double* scratch, double* dscratch, int n, int systems,
-    double* x_saved, double* scratch_saved, const long long* scratch_saved_base, double* scratch_saved_2,
-    double* x_saved_2, double* x_saved_3, const long long* x_saved_base, double* x_saved_4,
-    int* gpuad_overflow)
+    double* x_saved, const long long* x_saved_base, double* x_saved_2, double* x_saved_3, int* gpuad_overflow)
 {
-    int scratch_top = 0;
     int x_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
         + ((threadIdx.z * (long long)blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
-    long long scratch_saved_base_end = scratch_saved_base[thread / 32LL + 1LL];
-    long long scratch_saved_base_lane = scratch_saved_base[thread / 32LL] + thread % 32LL;
     long long x_saved_base_end = x_saved_base[thread / 32LL + 1LL];
     long long x_saved_base_lane = x_saved_base[thread / 32LL] + thread % 32LL;
     int s = blockIdx.x * blockDim.x + threadIdx.x;
     if (s < systems) {
         const double upper_2 = upper[s];
         const double diagonal_2 = diagonal[s];
-        scratch_saved[s] = upper_2 / diagonal_2;
         const double x_2 = x_saved[s];
         x_saved[s] = x_2 / diagonal_2;
         for (int i = 1; i < n; ++i) {
             int at = i * systems + s;
             int before = at - systems;
             const double lower_2 = lower[at];
-            const double scratch_2 = scratch_saved[before];
-            const double pivot = 1.0 / (diagonal[at] - lower_2 * scratch_2);
-            scratch_saved[at] = upper[at] * pivot;
+            const double pivot = 1.0 / (diagonal[at] - lower_2 * scratch[before]);
             const double x_3 = x_saved[at];
             const double x_4 = x_saved[before];
             x_saved[at] = (x_3 - lower_2 * x_4) * pivot;
-            long long scratch_at = scratch_saved_base_lane + scratch_top * 32LL;
-            if (scratch_at < scratch_saved_base_end) {
-                scratch_saved_2[scratch_at] = scratch_2;
-                x_saved_2[scratch_at] = x_3;
-                x_saved_3[scratch_at] = x_4;
-            } else {
-                gpuad_overflow[0] = 1;
-            }
-            ++scratch_top;
-        }
-        for (int i = n - 2; i > -1; --i) {
-            const double x_3 = x_saved[(i + 1) * systems + s];
-            x_saved[i * systems + s] -= scratch_saved[i * systems + s] * x_3;
             long long x_at = x_saved_base_lane + x_top * 32LL;
             if (x_at < x_saved_base_end) {
-                x_saved_4[x_at] = x_3;
+                x_saved_2[x_at] = x_3;
+                x_saved_3[x_at] = x_4;
             } else {
                 gpuad_overflow[0] = 1;
             }
             ++x_top;
         }
+        for (int i = n - 2; i > -1; --i) {
+            x_saved[i * systems + s] -= scratch[i * systems + s] * x_saved[(i + 1) * systems + s];
+        }
         for (int i = 0; i <= n - 2; ++i) {
-            --x_top;
-            const double x_3 = x_saved_4[x_saved_base_lane + x_top * 32LL];
+            const double x_3 = x_saved[(i + 1) * systems + s];
             const double dx_2 = dx[i * systems + s];
-            dx[(i + 1) * systems + s] -= scratch_saved[i * systems + s] * dx_2;
+            dx[(i + 1) * systems + s] -= scratch[i * systems + s] * dx_2;
             dscratch[i * systems + s] -= x_3 * dx_2;
         }
         for (int i = n - 1; i >= 1; --i) {
-            --scratch_top;
-            const double scratch_2 = scratch_saved_2[scratch_saved_base_lane + scratch_top * 32LL];
-            const double x_3 = x_saved_2[scratch_saved_base_lane + scratch_top * 32LL];
-            const double x_4 = x_saved_3[scratch_saved_base_lane + scratch_top * 32LL];
+            --x_top;
+            const double x_3 = x_saved_2[x_saved_base_lane + x_top * 32LL];
+            const double x_4 = x_saved_3[x_saved_base_lane + x_top * 32LL];
             int at = i * systems + s;
             int before = at - systems;
             const double diagonal_3 = diagonal[at];
             const double lower_2 = lower[at];
+            const double scratch_2 = scratch[before];
             const double pivot = 1.0 / (diagonal_3 - lower_2 * scratch_2);
             const double upper_3 = upper[at];
             const double dx_2 = dx[at];
@@ -141,11 +114,9 @@ extern "C" __global__ void tridiagonal_reverse(
 //   not saved  diagonal                      never overwritten by this launch
 //   not saved  upper                         never overwritten by this launch
 //   saved      x                    copy     needed by tridiagonal.cu:25:12, overwritten by tridiagonal.cu:25:5
-//   saved      scratch              copy     needed by tridiagonal.cu:28:58, overwritten by tridiagonal.cu:24:5
-//   stack      scratch_saved        scratch  an entry an iteration, needed by tridiagonal.cu:26:5
+//   not saved  scratch                       needed by tridiagonal.cu:28:58, read as this launch leaves it
 //   stack      x_saved              scratch  an entry an iteration, needed by tridiagonal.cu:26:5
 //   stack      x_saved              scratch  an entry an iteration, needed by tridiagonal.cu:26:5
-//   stack      x_saved              scratch  an entry an iteration, needed by tridiagonal.cu:32:5
 //   shadow     dlower               plain    no two threads touch one element (tridiagonal.cu:28:46)
 //   shadow     ddiagonal            plain    no two threads touch one element (tridiagonal.cu:28:31)
 //   shadow     dupper               plain    no two threads touch one element (tridiagonal.cu:29:23)
