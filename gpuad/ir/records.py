@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from .surface import Declaration
-from .types import Array, Complex, Pointer, Scalar, Struct, Type, Vector, value_type
+from .types import Array, Complex, Member, Pointer, Scalar, Struct, Type, Vector, value_type
 
 LANES = "xyzw"
 POINTER_SIZE = 8
@@ -35,6 +35,16 @@ def is_record(kind: Type) -> bool:
 def is_composite(kind: Type) -> bool:
     """Whether values of a type consist of parts, be it of none (a struct without fields)."""
     return is_record(kind) or isinstance(kind, Array)
+
+
+def member_of(kind: Type, name: str) -> Member | None:
+    """The member of a struct whose members share memory; None of any other."""
+    return next((m for m in kind.members if m.name == name), None) if isinstance(kind, Struct) else None
+
+
+def is_overlaid(kind: Type) -> bool:
+    """Whether members of a struct share memory, so that a variable of it is memory too."""
+    return isinstance(kind, Struct) and bool(kind.members)
 
 
 @cache

@@ -4,9 +4,9 @@ Frontends make every conversion explicit (`Cast`), resolve overloads to the name
 and refuse what they cannot represent. `lower.normalize` lowers this tree to the core IR of `nodes.py`. Expressions here may have side
 effects (`Assign`, `IncDec`, `AtomicCall`, calls of helpers) and are evaluated in C's order.
 
-Lvalues are `Name`, `Index`, `Deref`, a `Member` of an lvalue, an assignment, and a call of a function that returns a reference. A variable
-of reference type is a `Name` whose declaration has `reference=True`: it is bound by its initialiser (or argument) and stands for that
-lvalue ever after. An array name used as a value is wrapped in `Decay`.
+Lvalues are `Name`, `Index`, `Deref`, a `Member` of an lvalue, `Bits` of one, an assignment, and a call of a function that returns a
+reference. A variable of reference type is a `Name` whose declaration has `reference=True`: it is bound by its initialiser (or argument) and
+stands for that lvalue ever after. An array name used as a value is wrapped in `Decay`.
 
 Whether an expression of the surface tree does more than give a value.
 """
@@ -160,6 +160,15 @@ class Member(Expr):
 
     record: Expr
     name: str
+
+
+@dataclass(frozen=True)
+class Bits(Expr):
+    """An lvalue of which the content are bits of another one: a number of its size, or, of an integer, the `width` bits from `shift` on."""
+
+    lvalue: Expr
+    shift: int = 0
+    width: int = 0
 
 
 @dataclass(frozen=True)
@@ -435,7 +444,7 @@ def is_lvalue(value: Expr) -> bool:
         return is_lvalue(value.record)
     if isinstance(value, HelperCall | IncDec):
         return value.function.reference if isinstance(value, HelperCall) else value.prefix
-    return isinstance(value, Name | Index | Deref | Assign)
+    return isinstance(value, Name | Index | Deref | Assign | Bits)
 
 
 def chosen_place(value: Expr) -> Expr:

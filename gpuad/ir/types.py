@@ -105,14 +105,28 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Member:
+    """A name for numbers at `offset` in a struct whose members share memory. Of a bit-field `width` bits from the bit `shift` on of the
+    integer that is there; 0: all."""
+
+    name: str
+    type: Type
+    offset: int
+    shift: int = 0
+    width: int = 0
+
+
+@dataclass(frozen=True)
 class Struct(Type):
     """A plain struct of `size` bytes, padding included. `listed`: a list in braces gives its fields in order, since it has neither
-    constructors nor values that fields have by default."""
+    constructors nor values that fields have by default. Where members share memory (unions, bit-fields), `members` are those, and the
+    fields the numbers that are there."""
 
     name: str
     fields: tuple[Field, ...]
     size: int
     listed: bool = True
+    members: tuple[Member, ...] = ()
 
     def __str__(self) -> str:
         return f"struct {self.name}"

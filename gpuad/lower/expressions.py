@@ -15,10 +15,10 @@ from ..ir import folding, surface
 from ..ir.aliases import compared
 from ..ir.functions import ROUNDINGS
 from ..ir.nodes import Barrier, Buffer, Call, Constant, Expr, LaunchIndex, Shuffle
-from ..ir.records import is_composite, leaves, numbers, part_number, parts
+from ..ir.records import is_composite, leaves, member_of, numbers, part_number, parts
 from ..ir.types import BF16, BOOL, F32, F64, I64, U32, Pointer, Scalar, Space, Type, Void, value_type
 from ..source import Span
-from . import memory, records
+from . import bits, memory, records
 from .lowering import UNDEFINED, Address, Branch, Cell, Lowering, Place, Record, Reference, Undefined, Value, advance, combine
 
 # --- values --------------------------------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def evaluate(s: Lowering, e: surface.Expr, name: str | None = None) -> Value:
             return _constant(e)
         case surface.Name() | surface.Index() | surface.Deref():
             return memory.read(s, place(s, e), e.type, e.span, name)
-        case surface.Member() | surface.Record():
+        case surface.Member() | surface.Record() | surface.Bits():
             return _record(s, e, name)
         case surface.LaunchIndex(name=which, axis=axis):
             return LaunchIndex(which, axis)
@@ -56,8 +56,8 @@ def evaluate(s: Lowering, e: surface.Expr, name: str | None = None) -> Value:
             return folding.unary(op, scalar(s, operand))
         case surface.Cast(operand=operand):
             return _cast(s, e, operand)
-        case surface.MathCall(function="bits", arguments=(bits,)):
-            return s.bits(scalar(s, bits), _scalar_type(e))
+        case surface.MathCall(function="bits", arguments=(number,)):
+            return s.bits(scalar(s, number), _scalar_type(e))
         case surface.MathCall(function=function, arguments=arguments):
             return Call(function, tuple(scalar(s, a) for a in arguments), _scalar_type(e))
         case surface.Binary():
@@ -91,24 +91,38 @@ def _effect(s: Lowering, e: surface.Expr, name: str | None) -> Value:
     raise UnsupportedError(f"{type(e).__name__} is not supported", e.span)
 
 
-def _record(s: Lowering, e: surface.Member | surface.Record, name: str | None) -> Value:
-    """A field of a record, or a record made of values."""
+def _record(s: Lowering, e: surface.Member | surface.Record | surface.Bits, name: str | None) -> Value:
+    """A field of a record, or bits of one; or a record made of values."""
+    if isinstance(e, surface.Bits):
+        return bits.seen(e, scalar(s, e.lvalue, name))
     if isinstance(e, surface.Record):
         pieces = zip(e.values, parts(e.type), strict=True)
         return Record(tuple(evaluate(s, v, f"{name}_{part.name}" if name else None) for v, part in pieces))
     if is_place(e.record):
         return memory.read(s, place(s, e), e.type, e.span, name)
+    number = _part_number(e, e.record.type)
     whole = evaluate(s, e.record)
-    found = whole.values[part_number(e.record.type, e.name)] if isinstance(whole, Record) else UNDEFINED
+    found = whole.values[number] if isinstance(whole, Record) else UNDEFINED
     if isinstance(found, Undefined):
         raise UnsupportedError(f"the member '{e.name}' is used before it has a value", e.span)
     return found
 
 
+def _part_number(e: surface.Member, kind: Type) -> int:
+    """Which of the parts of a value a member is."""
+    shared = member_of(kind, e.name)
+    if shared is None:
+        return part_number(kind, e.name)
+    for number, own in enumerate(parts(kind)):
+        if own.offset == shared.offset and own.type == e.type:
+            return number
+    raise UnsupportedError(f"the member '{e.name}' of a value without a name is not supported; give the {kind} a name", e.span)
+
+
 def is_place(e: surface.Expr) -> bool:
     """Whether an expression denotes a variable or memory."""
-    if isinstance(e, surface.Member):
-        return is_place(e.record)
+    if isinstance(e, surface.Member | surface.Bits):
+        return is_place(e.record if isinstance(e, surface.Member) else e.lvalue)
     if isinstance(e, (surface.HelperCall, surface.IncDec)):
         return e.function.reference if isinstance(e, surface.HelperCall) else e.prefix
     return isinstance(e, (surface.Name, surface.Index, surface.Deref, surface.Assign))
@@ -231,6 +245,10 @@ def place(s: Lowering, e: surface.Expr) -> Place:
             return _pointee(advance(base, scalar(s, index), _stride(s, base, pointer)), e.span)
         case surface.Deref(pointer=pointer):
             return _pointee(_of_the_block(address(s, pointer), pointer), e.span)
+        case surface.Member(record=record, name=name) if (shared := member_of(record.type, name)) is not None:
+            return records.member(s, place(s, record), shared, e.span)
+        case surface.Bits():
+            raise UnsupportedError(bits.NO_PLACE, e.span)
         case surface.Member(record=record, name=name):
             return records.part(s, place(s, record), record.type, part_number(record.type, name), e.span)
         case surface.HelperCall() if e.function.reference:
@@ -321,6 +339,8 @@ def _choose(s: Lowering, e: surface.Expr, then: Callable[[], None], otherwise: C
 
 def assign(s: Lowering, e: surface.Assign, used: bool) -> Value:
     """An assignment; its value, which only counts if it is `used`. C++17's order: the right side first."""
+    if isinstance(e.target, surface.Bits):
+        return _assign_bits(s, e, e.target)
     mark = len(s.out)
     simple = e.op is None and isinstance(e.target, surface.Name)
     value = evaluate(s, e.value, e.target.declaration.name if simple and isinstance(e.target, surface.Name) else None)
@@ -343,6 +363,39 @@ def _written(s: Lowering, e: surface.Assign | surface.IncDec, target: Place, val
     return result
 
 
+def _assign_bits(s: Lowering, e: surface.Assign, target: surface.Bits) -> Expr:
+    value, at = scalar(s, e.value), place(s, target.lvalue)
+    whole = e.op is None and not target.width
+    held = folding.zero(_scalar_type(target.lvalue)) if whole else _held_number(s, target, at)
+    if e.op is not None:
+        kind = value_type(e.computation or _scalar_type(target))
+        value = folding.cast(
+            folding.binary(e.op, folding.cast(bits.seen(target, held), kind), value, kind), _scalar_type(target), implicit=True
+        )
+    return _written_bits(s, target, at, held, value)
+
+
+def _increment_bits(s: Lowering, e: surface.IncDec, target: surface.Bits) -> Expr:
+    at = place(s, target.lvalue)
+    held = _held_number(s, target, at)
+    old = s.let("old", bits.seen(target, held), e.span)
+    new = _written_bits(s, target, at, held, folding.binary(e.op, old, Constant(1, old.type), old.type))
+    return new if e.prefix else old
+
+
+def _held_number(s: Lowering, target: surface.Bits, at: Place) -> Expr:
+    """The number that the bits are of."""
+    held = memory.read(s, at, target.lvalue.type, target.span, None)
+    assert isinstance(held, Expr)
+    return held
+
+
+def _written_bits(s: Lowering, target: surface.Bits, at: Place, held: Expr, value: Expr) -> Expr:
+    written = memory.write(s, at, target.lvalue.type, bits.with_value(target, held, value), target.span, None)
+    assert isinstance(written, Expr)
+    return bits.seen(target, written)
+
+
 def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
     assert e.op is not None
     if not isinstance(value, Expr):
@@ -356,6 +409,8 @@ def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:
 
 
 def _increment(s: Lowering, e: surface.IncDec, used: bool) -> Value:
+    if isinstance(e.target, surface.Bits):
+        return _increment_bits(s, e, e.target)
     mark = len(s.out)
     target = place(s, e.target)
     old = memory.read(s, target, e.target.type, e.span, None)

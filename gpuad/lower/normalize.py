@@ -325,7 +325,7 @@ def _run(s: Lowering, function: surface.Function, bound: list[Value], origins: l
         s.run(s, function.body.body)
     frame = s.frames.pop()
     result = s.env[frame.result]
-    if isinstance(result, Whole):
+    if isinstance(result, Whole) or (isinstance(result, Reference) and not function.reference):
         result = memory.read(s, frame.result, function.result, span, function.name)
     s.forget(before)
     if isinstance(result, Undefined) and not isinstance(function.result, Void):

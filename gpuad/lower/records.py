@@ -13,8 +13,8 @@ from dataclasses import replace
 from ..errors import UnsupportedError
 from ..ir import folding
 from ..ir.nodes import Alloc, Binary, Buffer, Constant, Expr, Store
-from ..ir.records import is_composite, numbers, parts, size_of
-from ..ir.types import I32, Array, Scalar, Space, Type
+from ..ir.records import is_composite, is_overlaid, numbers, parts, size_of
+from ..ir.types import I32, Array, Member, Scalar, Space, Type
 from ..source import Span
 from .lowering import UNDEFINED, WHOLE, Address, Cell, Lowering, Place, Record, Reference, Target, Value, advance
 
@@ -23,12 +23,31 @@ from .lowering import UNDEFINED, WHOLE, Address, Cell, Lowering, Place, Record, 
 
 def part(s: Lowering, at: Place, kind: Type, number: int, span: Span) -> Place:
     """Where a part of the record (or array) of type `kind` at a place is."""
+    at = _laid_out(s, at)
     if isinstance(at, Cell):
         check_cell(at, kind, span)
         return _held(s, at, number)
     if not any(isinstance(target, Cell) for target in at.targets):
         return advance(at, Constant(parts(kind)[number].offset // unit(s, at, span), I32))
     return replace(at, targets=tuple(_part_target(s, target, kind, number, span) for target in at.targets))
+
+
+def member(s: Lowering, at: Place, of: Member, span: Span) -> Place:
+    """Where a member is that shares its memory with others, in a struct at a place."""
+    at = _laid_out(s, at)
+    if isinstance(at, Cell) or any(isinstance(target, Cell) for target in at.targets):
+        raise UnsupportedError(f"the member '{of.name}' through a pointer to a variable comes in a later release", span)
+    return advance(at, Constant(of.offset // unit(s, at, span), I32))
+
+
+def _laid_out(s: Lowering, at: Place) -> Place:
+    """The memory of a variable whose parts are no variables of their own; any other place as it is."""
+    if isinstance(at, Cell):
+        held = s.env.get(at)
+        return held.place if isinstance(held, Reference) else at
+    cell = at.targets[0] if len(at.targets) == 1 else None
+    held = s.env.get(cell) if isinstance(cell, Cell) and at.offset is None else None
+    return held.place if isinstance(held, Reference) else at
 
 
 def check_cell(cell: Cell, kind: Type, span: Span) -> None:
@@ -122,8 +141,9 @@ def scattered(s: Lowering, at: Place, kind: Type, value: Value, span: Span) -> I
 
 def define(s: Lowering, cell: Cell, value: Value, span: Span) -> None:
     """Makes a variable: a number or pointer takes the value, a record gives each part its own, an array in it becomes a local array."""
-    if isinstance(cell.type, Array):
-        array = local(s, cell.name, cell.type.element, cell.type.length, span)
+    if isinstance(cell.type, Array) or is_overlaid(cell.type):
+        element, length = (cell.type.element, cell.type.length) if isinstance(cell.type, Array) else (cell.type, 1)
+        array = local(s, cell.name, element, length, span)
         s.owners[array] = cell
         s.env[cell] = Reference(Address((array,)))
     elif is_composite(cell.type):
@@ -141,17 +161,19 @@ def gathered(kind: Type, leaves: Iterator[Expr]) -> Value:
 
 def keep(s: Lowering, cell: Cell, value: Value, span: Span) -> None:
     """Gives a record variable of ours, already made, a value without naming its numbers, but those that must not be evaluated elsewhere."""
+    if isinstance(s.env.get(cell), Reference):
+        _fill(s, cell, cell.type, value, span)
+        return
     if not isinstance(value, Record):
         s.env[cell] = s.let(cell.name, value, span) if isinstance(value, Expr) and folding.can_trap(value) else value
         return
     for k, inner in enumerate(value.values):
-        own = s.part(cell, k)
-        if not isinstance(own.type, Array):
-            keep(s, own, inner, span)
-            continue
-        place = part(s, cell, cell.type, k, span)
-        for at, kind, number in list(scattered(s, place, own.type, inner, span)):
-            _store(s, at, kind, number, span)
+        keep(s, s.part(cell, k), inner, span)
+
+
+def _fill(s: Lowering, at: Place, kind: Type, value: Value, span: Span) -> None:
+    for place, own, number in list(scattered(s, at, kind, value, span)):
+        _store(s, place, own, number, span)
 
 
 def _store(s: Lowering, at: Place, kind: Type, value: Value, span: Span) -> None:

@@ -20,7 +20,8 @@ VOLATILE = (
     "memory may be volatile"
 )
 VIRTUAL = "structs with virtual functions, or bases that depend on a template (P), are not supported; write the fields into the struct"
-UNION = "unions are not supported: a derivative cannot follow reinterpreted memory; make it a struct"
+SHARE = "share memory differ in their numbers"
+REINTERPRETED_MEMORY = "a derivative cannot follow reinterpreted memory; make it a struct"
 FENCES = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
 SWITCH_HEADER = "declarations and initialisers in the header of a switch are not supported"
 IF_HEADER = "declarations and initialisers in the header of an if are not supported"
@@ -78,7 +79,11 @@ BODIES: dict[str, tuple[str, str]] = {
         "a cast from float32* to float64x2* reinterprets memory, which a derivative cannot follow",
     ),
     "list by name": ("float2 a = {^.x = 1};", "this expression is not supported"),
-    "local union": ("^union { float a; int b; } u;", UNION),
+    "anonymous union": ("^union { float a; int b; }; a = 1;", "an anonymous union of a function is not supported; give it a name"),
+    "union of sizes": (
+        "union U { float a; short b[2]; }; U ^u;",
+        f"members of U that {SHARE} (a: float32, b_0: int16): {REINTERPRETED_MEMORY}",
+    ),
     "array of pointers": ("float* ^a[2];", "arrays of pointers are not supported"),
     "address of a pointer": ("auto ^p = &x;", "pointers to pointers are not supported; pass each array as an argument of its own"),
     "address of array": (
@@ -149,9 +154,9 @@ SOURCES: dict[str, tuple[str, str]] = {
         "template <int N> __device__ int f() { int ^a[N]; return 1; } __global__ void k(float* x) { x[0] = f<0>(); }",
         "an array without elements is not supported",
     ),
-    "bit-field": (
-        "struct P { int a : 3; }; __global__ void k(float* x) { P ^p; x[0] = p.a; }",
-        "bit-fields (a) are not supported; make it an integer of its own",
+    "bit-field of which others begin in the same bytes": (
+        "struct P { union { char a[4]; int b : 20; }; }; __global__ void k(P* ^p) { p->b = 1; }",
+        "bit-fields beside other members of the same bytes (P) are not supported; make them integers",
     ),
     "virtual": (
         "struct P { float a; virtual __device__ float f() { return 1; } }; __global__ void k(float* x) { P ^p; x[0] = p.f(); }",
@@ -185,13 +190,13 @@ SOURCES: dict[str, tuple[str, str]] = {
         "struct __attribute__((packed)) P { char c; float a; }; __global__ void k(P* ^p) { p->a = 1; }",
         "packed structs (P) are not supported",
     ),
-    "anonymous member": (
-        "struct P { struct { float a; }; }; __global__ void k(P* ^p) { p->a = 1; }",
-        "structs with anonymous members or references are not supported",
+    "base beside shared memory": (
+        "struct Q { float b; }; struct P : Q { struct { float a; }; }; __global__ void k(P* ^p) { p->a = 1; }",
+        "structs with bases or virtual functions whose members share memory (P) are not supported",
     ),
     "reference member": (
         "struct P { float& a; }; __global__ void k(float* x) { P ^p{x[0]}; p.a = 1; }",
-        "structs with anonymous members or references are not supported",
+        "structs with references are not supported",
     ),
     "linked": (
         "struct P { float a; P* next; }; __global__ void k(P* ^p) { p->a = 1; }",
@@ -201,7 +206,22 @@ SOURCES: dict[str, tuple[str, str]] = {
         "struct P { float* a; }; __global__ void k(P* ^p) { p->a[0] = 1; }",
         "pointers in structs behind pointers are not supported; pass the arrays alone",
     ),
-    "union in a struct": ("struct P { union { int i; float f; } u; }; __global__ void k(P* ^p) { p->u.f = 1; }", UNION),
+    "union of sizes in a struct": (
+        "struct P { union U { double d; float f[2]; } u; }; __global__ void k(P* ^p) { p->u.d = 1; }",
+        f"members of U that {SHARE} (d: float64, f_0: float32): {REINTERPRETED_MEMORY}",
+    ),
+    "union of numbers that overlap": (
+        "struct P { union { float f[3]; struct { float a; double d; }; }; }; __global__ void k(P* ^p) { p->d = 1; }",
+        f"members of P that {SHARE} (f_2: float32, d: float64): {REINTERPRETED_MEMORY}",
+    ),
+    "union with a pointer": (
+        "union P { float* p; long n; }; __global__ void k(float* x) { P ^u; u.p = x; u.p[0] = 1; }",
+        "pointers in unions and beside bit-fields (P) are not supported; make it a struct",
+    ),
+    "array of other numbers in a union": (
+        "union P { float f[2]; int n[2]; }; __global__ void k(float* x) { P u; u.f[0] = x[0]; x[0] = u.^n[1]; }",
+        "the member n consists of int32, where the memory holds float32: only single numbers may differ",
+    ),
     "return in a constructor": (
         "struct P { float a; __device__ P(float v) { a = v; ^return; } }; __global__ void k(float* x) { x[0] = P(1.0f).a; }",
         "return in a constructor is not supported",

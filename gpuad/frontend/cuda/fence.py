@@ -17,7 +17,6 @@ _ROOM = "pass an array, or declare one of constant length"
 TEMPORARY_ARRAY = "a reference to a temporary array is not supported; give the array a name"
 FUNCTION_POINTER = "function pointers are not supported; call the function by its name"
 LAMBDA = "a lambda can be called and passed to functions, but not stored in a struct or returned; else write a __device__ function"
-UNION = "unions are not supported: a derivative cannot follow reinterpreted memory; make it a struct"
 
 KINDS: dict[CursorKind, str] = {
     CursorKind.GOTO_STMT: f"goto is not supported; {_JUMP}",
@@ -43,7 +42,7 @@ KINDS: dict[CursorKind, str] = {
     CursorKind.MEMBER_REF_EXPR: f"structs and vector types {_LATER}",
     CursorKind.STRUCT_DECL: f"structs {_LATER}",
     CursorKind.CLASS_DECL: f"structs {_LATER}",
-    CursorKind.UNION_DECL: UNION,
+    CursorKind.UNION_DECL: "an anonymous union of a function is not supported; give it a name",
 }
 
 _TEXTURE = f"textures {_LATER}; pass the table as an array"

@@ -10,6 +10,7 @@ from ...ir.surface import (
     AddressOf,
     Assign,
     Binary,
+    Bits,
     Cast,
     Comma,
     Conditional,
@@ -323,9 +324,10 @@ def compound(ctx: Context, cursor: Cursor) -> Expr:
         return _moved_pointer(ctx, cursor, operator, target, value)
     if not isinstance(target.type, Scalar) or not isinstance(value.type, Scalar) or operator not in _ARITHMETIC:
         ctx.refuse(cursor)
+    own = I32 if isinstance(target, Bits) and 0 < target.width < 32 else target.type  # whose values are all an int's
     if operator in _SHIFTS:
-        return Assign(span, target.type, target, value, operator, promoted(target.type))
-    computation = common(target.type, value.type)
+        return Assign(span, target.type, target, value, operator, promoted(own))
+    computation = common(own, value.type)
     return Assign(span, target.type, target, convert(value, computation, value.span, implicit=True), operator, computation)
 
 

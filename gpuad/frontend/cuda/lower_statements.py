@@ -55,7 +55,7 @@ from .builtins import SINCOS, constant_value
 from .clang_c import binary_operator, children, file_location, initializer
 from .clang_c import evaluate as evaluate_constant
 from .context import Context
-from .fence import TEMPORARY_ARRAY
+from .fence import TEMPORARY_ARRAY, kind_message
 from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda
 from .lower_expressions import dereferenced
 from .types import convert, is_const, is_reference, is_rvalue_reference, lower_variable
@@ -64,7 +64,7 @@ from .variables import declare_shared, initial_value, initial_values, is_braced,
 _IGNORED_DECLARATIONS = {
     *(CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL, CursorKind.USING_DECLARATION, CursorKind.USING_DIRECTIVE),
     *(CursorKind.STATIC_ASSERT, CursorKind.ENUM_DECL, CursorKind.NAMESPACE_ALIAS),
-    *(CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL),
+    *(CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL),
 }
 _WITHOUT_EFFECT = ("__builtin_assume", "__assume", "__builtin_unreachable")
 _LOOPS = {CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT}
@@ -83,6 +83,8 @@ def single(ctx: Context, cursor: Cursor) -> Stmt:
 
 def declarations(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     """`float a = 1, b[3];`"""
+    if any(child.kind == CursorKind.UNION_DECL and "(anonymous" in child.type.spelling for child in children(cursor)):
+        ctx.refuse(cursor, kind_message(children(cursor)[0]))
     return tuple(
         stmt for child in children(cursor) if child.kind not in _IGNORED_DECLARATIONS for stmt in ctx.after_copies(child, _declared)
     )

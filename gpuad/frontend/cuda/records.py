@@ -13,10 +13,11 @@ from clang.cindex import Cursor, CursorKind
 from clang.cindex import Type as ClangType
 
 from ...errors import UnsupportedError
-from ...ir.records import is_record, parts
+from ...ir.records import is_record, leaves, member_of, parts
 from ...ir.surface import (
     AddressOf,
     Assign,
+    Bits,
     Block,
     Declaration,
     Declare,
@@ -31,11 +32,12 @@ from ...ir.surface import (
     Stmt,
 )
 from ...ir.surface import LaunchIndex as LaunchIndexNode
-from ...ir.types import Array, Pointer, Struct, Type
+from ...ir.types import Array, Pointer, Scalar, Struct, Type
 from ...source import Span
 from .clang_c import children, template_of
 from .context import Context
 from .lower_expressions import LAUNCH, dereferenced
+from .overlaid import is_anonymous, named_members
 from .translation_unit import is_ours
 from .types import as_base, bases_of, convert, default_value, definition_parts, is_const, lower_type
 from .variables import has_body, initial_value, initial_values, zero
@@ -48,7 +50,7 @@ def member(ctx: Context, cursor: Cursor) -> Expr:
     base, field = children(cursor), cursor.referenced
     if field is None or field.kind != CursorKind.FIELD_DECL:
         ctx.refuse(cursor, f"the member {cursor.spelling} is not supported here")
-    bases = [child for child in base if child.kind.is_expression()]
+    bases = _named_object([child for child in base if child.kind.is_expression()])
     if bases and (index := launch_index(bases[0])):
         return LaunchIndexNode(ctx.span(bases[0]), ctx.type(cursor), index, cursor.spelling)
     record = ctx.expression(bases[0]) if bases else receiver(ctx, cursor)
@@ -56,9 +58,32 @@ def member(ctx: Context, cursor: Cursor) -> Expr:
         record = dereferenced(record)
     if isinstance(record.type, Struct) and any(part.base for part in record.type.fields):  # it may be one of a base
         record = convert(record, lower_type(field.semantic_parent.type, record.span), record.span, implicit=True)
-    if not any(part.name == cursor.spelling for part in parts(record.type)):
-        ctx.refuse(cursor, f"the member {cursor.spelling} is not supported here")
-    return Member(ctx.span(bases[0] if bases else cursor), ctx.type(cursor), record, cursor.spelling)
+    return member_place(ctx, cursor, record, cursor.spelling, ctx.span(bases[0] if bases else cursor))
+
+
+def _named_object(base: list[Cursor]) -> list[Cursor]:
+    """The object of which something is a member, without the anonymous members on the way; nothing within a member function."""
+    while base and base[0].kind == CursorKind.MEMBER_REF_EXPR and base[0].referenced is not None and is_anonymous(base[0].referenced):
+        base = [child for child in children(base[0]) if child.kind.is_expression()]
+    return base
+
+
+def member_place(ctx: Context, cursor: Cursor, record: Expr, name: str, span: Span) -> Expr:
+    """A member of a record. Where members share memory, one of another type than the number that is there are the bits of that."""
+    if (shared := member_of(record.type, name)) is not None:
+        held = {part.offset: part.type for part in parts(record.type)}
+        own = held.get(shared.offset, shared.type)
+        if shared.width or (isinstance(shared.type, Scalar) and own != shared.type):
+            return Bits(span, shared.type, Member(span, own, record, name), shared.shift, shared.width)
+        for leaf in leaves(shared.type):
+            if (known := held[shared.offset + leaf.offset]) != leaf.type:
+                ctx.refuse(
+                    cursor, f"the member {name} consists of {leaf.type}, where the memory holds {known}: only single numbers may differ"
+                )
+        return Member(span, shared.type, record, name)
+    if not any(part.name == name for part in parts(record.type)):
+        ctx.refuse(cursor, f"the member {name} is not supported here")
+    return Member(span, ctx.type(cursor), record, name)
 
 
 def launch_index(cursor: Cursor) -> str | None:
@@ -121,9 +146,10 @@ def _made(ctx: Context, span: Span, declaration: Cursor, listed: Mapping[str, Cu
     target = Name(span, made.type, made)
     if (whole := listed.get(str(declaration.type.get_canonical().spelling))) is not None:  # another constructor's
         return (Declare(span, made, None), _set(ctx, target, whole), *body, Return(span, target))
-    values = [(f, listed.get(str(f.spelling)) or default_value(f)) for f in declaration.type.get_fields()]
+    found = [named.cursor for named in named_members(declaration.type.get_canonical())]
+    values = [(f, listed.get(str(f.spelling)) or default_value(f)) for f in found]
     bases = (_set_base(ctx, target, base, listed.get(str(base.spelling))) for base in bases_of(declaration))
-    fields = (_set(ctx, Member(ctx.span(value), ctx.type(f), target, str(f.spelling)), value) for f, value in values if value is not None)
+    fields = (_set(ctx, member_place(ctx, f, target, str(f.spelling), ctx.span(value)), value) for f, value in values if value is not None)
     return (Declare(span, made, None), *(s for stmts in bases for s in stmts), *fields, *body, Return(span, target))
 
 

@@ -22,7 +22,8 @@ from ...ir.surface import DYNAMIC, AddressOf, Binary, Cast, Constant, Decay, Der
 from ...ir.types import BOOL, F32, I32, Array, Complex, Field, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
 from .clang_c import children, is_virtual, template_of
-from .fence import FUNCTION_POINTER, LAMBDA, UNION
+from .fence import FUNCTION_POINTER, LAMBDA
+from .overlaid import is_overlaid, overlaid
 from .translation_unit import is_ours
 
 _FLOATS = {TypeKind.FLOAT: ir.F32, TypeKind.DOUBLE: ir.F64}
@@ -96,8 +97,8 @@ def _record(type_: ClangType, span: Span, outer: _Outer) -> Type:
     """A vector type of CUDA, its complex numbers and halves, or a struct with the offsets of its fields."""
     declaration = type_.get_declaration()
     name = str(declaration.spelling)
-    if declaration.kind == CursorKind.UNION_DECL or "(lambda" in type_.spelling:
-        raise UnsupportedError(_record_reason(type_, type_.spelling), span)
+    if "(lambda" in type_.spelling:
+        raise UnsupportedError(LAMBDA, span)
     if is_ours(declaration) and (vector := _VECTOR.fullmatch(name)):
         return Vector(_scalar(next(iter(type_.get_fields())).type.get_canonical(), span), int(vector[2] or vector[3]))
     if is_ours(declaration) and name in HALVES:
@@ -110,10 +111,29 @@ def _record(type_: ClangType, span: Span, outer: _Outer) -> Type:
         raise UnsupportedError(f"structs with destructors ({name}) are not supported", span)
     outer = (*outer, type_.spelling)
     bases = _bases(declaration, name, span, outer)
+    if is_overlaid(type_):
+        return _overlaid(type_, bases, name, span, outer)
     fields = tuple(_field(field, span, outer) for field in type_.get_fields())
     _check_layout(type_, bases, fields, name, span)
     listed = _is_listed(declaration) and all(base.type.listed for base in bases if isinstance(base.type, Struct))
     return Struct(name, (*bases, *fields), max(type_.get_size(), 0), listed)
+
+
+def _overlaid(type_: ClangType, bases: tuple[Field, ...], name: str, span: Span, outer: _Outer) -> Struct:
+    """A struct whose members share memory."""
+    if bases or any(is_virtual(child) for child in definition_parts(type_.get_declaration())):
+        raise UnsupportedError(f"structs with bases or virtual functions whose members share memory ({name}) are not supported", span)
+    fields, members = overlaid(name, type_, lambda field: _member_type(field, span, outer), span)
+    size = type_.get_size()
+    if any(field.offset % size_of(field.type) or size % size_of(field.type) for field in fields):
+        raise UnsupportedError(f"packed structs ({name}) are not supported", span)
+    return Struct(name, fields, size, _is_listed(type_.get_declaration()), members)
+
+
+def _member_type(field: Cursor, span: Span, outer: _Outer) -> Type:
+    if not field.spelling.isidentifier() or field.type.get_canonical().kind in _REFERENCES:
+        raise UnsupportedError("structs with references are not supported", span)
+    return lower_type(field.type, span, outer)
 
 
 def definition_parts(declaration: Cursor) -> list[Cursor]:
@@ -154,11 +174,7 @@ def _end_of(kind: Type) -> int:
 
 
 def _field(field: Cursor, span: Span, outer: _Outer) -> Field:
-    if field.is_bitfield():
-        raise UnsupportedError(f"bit-fields ({field.spelling}) are not supported; make it an integer of its own", span)
-    if not field.spelling.isidentifier() or field.type.get_canonical().kind in _REFERENCES:
-        raise UnsupportedError("structs with anonymous members or references are not supported", span)
-    return Field(field.spelling, lower_type(field.type, span, outer), field.get_field_offsetof() // 8)
+    return Field(field.spelling, _member_type(field, span, outer), field.get_field_offsetof() // 8)
 
 
 def _is_listed(declaration: Cursor) -> bool:
@@ -174,7 +190,7 @@ def _is_listed(declaration: Cursor) -> bool:
 
 def default_value(field: Cursor) -> Cursor | None:
     """The value that a field has by default (`float w = 1;`), or None; an array's bounds are expressions too."""
-    inner = [child for child in children(field) if child.kind.is_expression()]
+    inner = [child for child in children(field) if child.kind.is_expression()][1 if field.is_bitfield() else 0 :]  # behind its width
     is_array = field.type.get_canonical().kind in (TypeKind.CONSTANTARRAY, TypeKind.DEPENDENTSIZEDARRAY)
     return inner[-1] if inner and (not is_array or inner[-1].kind == CursorKind.INIT_LIST_EXPR) else None
 
@@ -289,12 +305,6 @@ def _reason(type_: ClangType) -> str:
     if type_.kind == TypeKind.NULLPTR:
         return "a variable of nullptr's type is not supported"
     return f"the type {name} is not supported"
-
-
-def _record_reason(type_: ClangType, name: str) -> str:
-    if "(lambda" in name:
-        return LAMBDA
-    return UNION
 
 
 def convert(value: Expr, target: Type, span: Span, *, implicit: bool) -> Expr:

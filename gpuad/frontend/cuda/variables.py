@@ -24,7 +24,7 @@ reaches becomes a pointer parameter after the kernel's own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -33,14 +33,26 @@ from clang.cindex import Type as ClangType
 
 from ...errors import UnsupportedError
 from ...ir import surface
-from ...ir.records import holds_pointers, is_record, numbers, parts
-from ...ir.surface import DYNAMIC, Cast, Constant, Declaration, Declare, Deref, Expr, Global, Name, Record
-from ...ir.types import Array, Complex, Pointer, Scalar, Struct, Type, Vector
+from ...ir.records import holds_pointers, is_record, member_of, numbers, parts
+from ...ir.surface import DYNAMIC, Binary, Cast, Constant, Declaration, Declare, Deref, Expr, Global, Name, Record
+from ...ir.types import I32, U64, Array, Complex, Member, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
 from .clang_c import binary_operator, children, descendants, evaluate, has_attribute, initializer, unary_operator
 from .context import Context
+from .overlaid import is_anonymous
 from .translation_unit import is_ours
-from .types import bases_of, constant, convert, default_value, definition_parts, element_type, is_const, is_reference, lower_type
+from .types import (
+    bases_of,
+    constant,
+    convert,
+    default_value,
+    definition_parts,
+    element_type,
+    is_const,
+    is_reference,
+    lower_type,
+    reinterpreted,
+)
 
 _CASTS = (CursorKind.CXX_REINTERPRET_CAST_EXPR, CursorKind.CSTYLE_CAST_EXPR, CursorKind.CXX_STATIC_CAST_EXPR)
 _PLAIN = (CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR)
@@ -348,9 +360,72 @@ def _record(ctx: Context, type_: Type, items: deque[Cursor], cursor: Cursor) -> 
     if isinstance(type_, Struct) and not type_.listed:
         ctx.refuse(cursor, f"a list in braces for {type_.name} is not supported here; write its constructor")
     span = ctx.span(cursor)
+    if isinstance(type_, Struct) and type_.members:
+        return _overlaid(ctx, type_, items, cursor)
     values = tuple(_element(ctx, part.type, items, span, initial_value) for part in parts(type_))
     _exhausted(ctx, items)
     return Record(span, type_, values)
+
+
+def _overlaid(ctx: Context, type_: Struct, items: deque[Cursor], cursor: Cursor) -> Expr:
+    """A list for a struct whose members share memory: of a union it gives the first one."""
+    span = ctx.span(cursor)
+    numbers_at: dict[int, Expr] = {}
+    for name, value in _listed_members(ctx, cursor.type.get_canonical(), items, span):
+        member = member_of(type_, name)
+        assert member is not None
+        if member.width:
+            own, known = value(member.type), numbers_at.get(member.offset)
+            numbers_at[member.offset] = _packed(member, own, known)
+            continue
+        numbers_at |= dict(_scattered(ctx, member.type, value(member.type), member.offset, cursor))
+    _exhausted(ctx, items)
+    values = (numbers_at.get(part.offset) for part in parts(type_))
+    return Record(
+        span, type_, tuple(_as_held(v, p.type) if v else zero(ctx, p.type, span) for v, p in zip(values, parts(type_), strict=True))
+    )
+
+
+def _listed_members(ctx: Context, type_: ClangType, items: deque[Cursor], span: Span) -> Iterator[tuple[str, Callable[[Type], Expr]]]:
+    """The members that a list gives values, with what makes them: all of a struct, the first of a union."""
+    union = type_.get_declaration().kind == CursorKind.UNION_DECL
+    for own in list(type_.get_fields())[: 1 if union else None]:
+        inner = own.type.get_canonical()
+        if not is_anonymous(own):
+            yield own.spelling, lambda kind: _element(ctx, kind, items, span, initial_value)
+        elif items and items[0].kind == CursorKind.INIT_LIST_EXPR:
+            nested = deque(children(items.popleft()))
+            yield from _listed_members(ctx, inner, nested, span)
+            _exhausted(ctx, nested)
+        else:
+            yield from _listed_members(ctx, inner, items, span)
+
+
+def _scattered(ctx: Context, type_: Type, value: Expr, offset: int, cursor: Cursor) -> Iterator[tuple[int, Expr]]:
+    """The numbers of a value with the places where they come to lie."""
+    if isinstance(type_, Scalar):
+        yield offset, value
+    elif isinstance(value, Record):
+        for part, own in zip(parts(type_), value.values, strict=True):
+            yield from _scattered(ctx, part.type, own, offset + part.offset, cursor)
+    else:
+        ctx.refuse(cursor, "a list in braces for members that share memory has to give numbers; give the members their values")
+
+
+def _packed(member: Member, value: Expr, known: Expr | None) -> Expr:
+    """The number in which a bit-field lies, with its value beside those of others."""
+    span = value.span
+    mask = Constant(span, U64, (1 << member.width) - 1)
+    bits = Binary(span, U64, "&", convert(value, U64, span, implicit=False), mask)
+    moved = Binary(span, U64, "<<", bits, Constant(span, I32, member.shift))
+    return moved if known is None else Binary(span, U64, "|", known, moved)
+
+
+def _as_held(value: Expr, held: Type) -> Expr:
+    assert isinstance(held, Scalar)
+    if isinstance(value.type, Scalar) and value.type.is_integer and held.is_integer:
+        return convert(value, held, value.span, implicit=False)
+    return value if value.type == held else reinterpreted(value, held, value.span)
 
 
 def has_body(function: Cursor) -> bool:
