@@ -149,13 +149,22 @@ class Place:
         leaf = self._element(array, type_)
         if kind in _SHADOWED and not leaf.is_float:
             raise self.refuse(f"holds integers, which carry no gradient; pass the array itself, not {type(arg).__name__}.", ShadowError)
-        if kind in _SHADOWED and set(HALVES) & set(numbers(type_.element)) and (len(numbers(type_.element)) > 1 or array.dtype.names):
-            raise self.refuse("points to structs with halves in them, which cannot have a shadow in this release.", ShadowError)
+        if kind in _SHADOWED and set(HALVES) & set(numbers(type_.element)):
+            self._check_halves(array, type_)
         made = tuple(self._shadow(array, shadow) for shadow in shadows)
         return BoundArgument(
             self.position, self.declaration, kind, _memory(array, type_.element), tuple(_memory(s, type_.element) for s in made),
             array=array, shadow_arrays=made, keep=isinstance(arg, Duplicated) and arg.keep,
         )  # fmt: skip
+
+    def _check_halves(self, array: Any, type_: Pointer) -> None:
+        """Refuses what cannot have a shadow of float32 for each half: that has as many numbers as there are halves, and no others."""
+        if len(numbers(type_.element)) > 1:
+            what = "points to structs in which there are halves beside other numbers, which cannot have a shadow"
+            raise self.refuse(f"{what}; make the halves an array of their own.", ShadowError)
+        if array.dtype.names:
+            what = "points to structs of halves, passed as an array of structs, which cannot have a shadow"
+            raise self.refuse(f"{what}; pass x.view('{dtype_of(numbers(type_.element)[0])}'), with a shadow of float32.", ShadowError)
 
     def _array(self, x: Any) -> Any:
         x = as_array(x)

@@ -127,7 +127,8 @@ def test_by_value_and_in_shared_memory() -> None:
     )
     plain = np.array([(1.5, 2.5, 3.5)], np.dtype([("x", "f8"), ("y", "f8"), ("w", "f8")]))[0]
     check_gradient(gpuad.kernel(by_value, "k"), (plain, np.arange(1.0, 9.0)), grid=(1,), block=(8,), directions=1)
-    shared = """extern "C" __global__ void k(P* p, double* q) { int i = threadIdx.x; __shared__ Plain s[8]; s[i].v[0] = p[7 - i].at.x; s[i].v[1] = q[i]; s[i].w = i;
+    shared = """extern "C" __global__ void k(P* p, double* q) { int i = threadIdx.x; __shared__ Plain s[8];
+      s[i].v[0] = p[7 - i].at.x; s[i].v[1] = q[i]; s[i].w = i;
       __syncthreads();
       q[i] = s[(i + 1) % 8].v[1] * s[i].w; p[i].at.v[0] = s[i].x * s[i].y; atomicAdd(&p[0].at.v[2], q[i]); }"""
     check_gradient(gpuad.kernel(TYPES + shared, "k"), state(), grid=(1,), block=(8,), directions=1)

@@ -275,15 +275,29 @@ def test_refused() -> None:
         gpuad.autodiff(kernel_of(BODIES["in place"]), 1, 8, [Duplicated(args[0], np.zeros(8, np.float16)), *args[1:]])
     text = "struct P { half a; float b; };\n" + header.split("\n")[1] + "k(P* p) { p[0].b = (float)p[0].a; }"
     pairs = np.zeros(3, np.dtype([("a", "f2"), ("b", "f4")], align=True))
-    with pytest.raises(ShadowError, match="structs with halves in them"):
+    with pytest.raises(ShadowError, match="halves beside other numbers, which cannot have a shadow; make the halves an array of their own"):
         gpuad.autodiff(gpuad.kernel("#include <cuda_fp16.h>\n" + text, "k"), 1, 1, (Duplicated(pairs),))
+
+
+def test_structs_of_halves() -> None:
+    """Structs of nothing but halves, in unions too: as an array of their numbers, which has a shadow of as many floats."""
+    text = """#include <cuda_fp16.h>
+    struct P { union { __half2 h; __half g[2]; struct { __half a, b; }; }; };
+    extern "C" __global__ void k(P* p, float* q) { int i = threadIdx.x; P t = p[i];
+      q[i] *= __half2float(t.a) * __half2float(p[i].h.y); t.g[1] = __float2half(q[i]); p[i] = t; }"""
+    x = np.random.default_rng(0).uniform(0.5, 1.5, (8, 2)).astype(np.float16)
+    kernel = gpuad.kernel(text, "k")
+    testing.check_gradient(kernel, (x, np.ones(8, np.float32)), grid=(1,), block=(8,))
+    structs = x.view(np.dtype([("a", "f2"), ("b", "f2")])).reshape(8)
+    with pytest.raises(ShadowError, match=r"passed as an array of structs, .* pass x.view\('float16'\), with a shadow of float32"):
+        gpuad.autodiff(kernel, 1, 8, (Duplicated(structs, np.zeros((8, 2), np.float32)), Duplicated(np.ones(8, np.float32))))
 
 
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize(
     ("body", "message"),
     {
-        "y[i] = __float2half_rz(z[i]);": "the function __float2half_rz is not supported",
+        "y[i] = __float2half_rz(z[i]);": "__float2half_rz rounds in a direction of its own, which is not supported",
         "y[i] = __hmax_nan(x[i], y[i]);": "the function __hmax_nan is not supported",
         "z[i] = __half_as_ushort(x[i]);": "the function __half_as_ushort is not supported",
         "y[i] = __ushort_as_half(i);": "the function __ushort_as_half is not supported",
