@@ -6,7 +6,7 @@ kept for calls in the same words (`trace_cache`). Out: the launch, made, with wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -108,10 +108,11 @@ class LaunchRecording(OperationRecording):
         adjoint, executor = operation.adjoint, call.executor
         with executor.on(call.stream):
             self._streams.enter(executor)
+            room = 0
             if adjoint is not None and recipe.doubtful:
                 step.check = partial(self._check_stores, adjoint, call)
                 if not self.doing.dry:
-                    step.check()
+                    room = self._room_of(step.check)
                 if not pipeline.stores_in_doubt(adjoint, call):  # it was told for good, from the launch's numbers
                     step.check = None
             augmented = adjoint.augmented if adjoint is not None else None
@@ -120,7 +121,7 @@ class LaunchRecording(OperationRecording):
                     read = self.read_again(operation.kernel, recipe.primal, call)
                     self.within.again[recipe] = launch_again(recipe, operation, read)
                 scratch = 0 if self.doing.dry else self.within.stacks(operation)
-                self.within.coming(replace(self.within.again[recipe], scratch=scratch), (operation.kernel, step.line))
+                self.within.coming(replace(self.within.again[recipe], scratch=scratch, room=room), (operation.kernel, step.line))
             logs = self._logs(adjoint, call) if augmented is not None and adjoint is not None else None
             if logs is not None:
                 operation = replace(operation, logs=logs)
@@ -139,6 +140,13 @@ class LaunchRecording(OperationRecording):
             return pipeline.new_logs(adjoint, self.pooled(call)) if self.within is None or self.within.stores else None
         except Full:
             return None
+
+    def _room_of(self, check: Callable[[], None]) -> int:
+        """Makes a check, and says how much transient memory of a budget it takes: it is made each time that the program is recorded."""
+        if self.within is not None:
+            self.within.transient.most = 0
+        check()
+        return self.within.transient.most if self.within is not None else 0
 
     def _check_stores(self, adjoint: Adjoint, call: Call) -> None:
         self._transient.reset()

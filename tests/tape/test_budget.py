@@ -681,3 +681,47 @@ def test_the_first_launch_that_fails_is_as_ever() -> None:
         loop.record()
     assert calls
     assert loop.run() == Loop(6).run()
+
+
+def test_what_a_check_of_stores_takes_is_part_of_a_budget() -> None:
+    """Each recording makes the check in memory of the tape, while the schedule of the recording before holds the rest of it."""
+    text = """
+    K(broken)(double* h, const double* x, double most, int steps, int n) {
+        I; if (i >= n) return;
+        for (int t = 0; t < steps; ++t) {
+            double v = h[t * n + i];
+            if (v > most) break;
+            h[(t + 1) * n + i] = 0.4 * v * v + 0.3 * x[i];
+        }
+    }
+    K(shrink)(double* x, int n) { I; if (i < n) x[i] = 0.5 * x[i] * x[i] + 0.2; }
+    K(times)(double* z, const double* x, const double* y, int n) { I; if (i < n) z[i] = x[i] * y[i]; }
+    """
+    text = '#define K(name) extern "C" __global__ void name\n#define I int i = blockIdx.x * blockDim.x + threadIdx.x\n' + text
+    r, n = np.random.default_rng(0), 8
+    start, seeds = (
+        {m: sample for m, sample in zip("hxz", f((3, 64)), strict=True)}
+        for f in (lambda s: r.uniform(0.3, 1.1, s), lambda s: r.normal(size=s))
+    )
+    pairs = {m: Duplicated(v.copy(), np.zeros(64)) for m, v in start.items()}
+
+    def reversed_within(tape: gpuad.Tape) -> list[bytes]:
+        for m, p in pairs.items():
+            p.primal[...], p.shadow[...] = start[m], 0
+        with tape:
+            compiled(text, "broken")[2, 4](pairs["h"], pairs["x"], 0.9, 4, n)
+            compiled(text, "shrink")[2, 4](pairs["h"], n)
+            compiled(text, "times")[2, 4](pairs["z"], pairs["x"], pairs["h"], n)
+        for m, p in pairs.items():
+            p.shadow[...] = seeds[m]
+        tape.reverse()
+        return [p.shadow.tobytes() for p in pairs.values()]
+
+    with executor_for_tests(Host()):
+        wanted = reversed_within(gpuad.Tape())
+        with pytest.raises(BudgetError) as refused:
+            reversed_within(gpuad.Tape(budget=0))
+        for factor in (1.0, 1.5, 2.0, 3.0):
+            tape = gpuad.Tape(budget=int(factor * refused.value.smallest))
+            assert [reversed_within(tape) for _ in range(3)] == [wanted] * 3
+            assert tape.most <= factor * refused.value.smallest
