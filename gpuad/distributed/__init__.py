@@ -31,7 +31,8 @@ def wrap(comm: Any, *, nccl: Any = None, limit: float = 60.0, check: bool = True
     without waiting; what the ranks compare goes through MPI. Messages then have no tags, and with one rank are waited for in order.
     `limit`: seconds that a rank waits for another before it raises; more than the longest time that ranks may be apart. `check`: whether
     calls are compared with the other ranks' before anything is sent (a few bytes more for each); without it a program whose ranks differ is
-    found by the limit only, or at the reverse. Raises TypeError for what is no communicator of mpi4py's, ImportError without mpi4py.
+    found by the limit only, or at the reverse. Raises TypeError for what is no communicator of mpi4py's, ImportError without mpi4py,
+    DistributedError if not all ranks come within the limit.
     """
     import mpi4py.MPI as mpi
 

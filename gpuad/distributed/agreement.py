@@ -20,14 +20,32 @@ from .watch import Watch
 _WORDS = 160  # bytes that a rank says where they differ
 _HEADER = struct.Struct("<q16s?7x")
 HEADER = _HEADER.size
+_LARGE = 1 << 62
 
 
 class Agreement:
-    """A communicator of MPI's on which ranks only compare what they are about to do."""
+    """A communicator of MPI's on which ranks only compare what they are about to do, and have done."""
 
     def __init__(self, comm: Any, watch: Watch) -> None:
-        self.comm, self.watch = comm, watch
+        self.watch = watch
         self.rank, self.size = int(comm.Get_rank()), int(comm.Get_size())
+        self.renew(comm)
+
+    def renew(self, comm: Any) -> None:
+        """Goes on with another communicator, on which there were no messages yet."""
+        self.comm, self._sent, self._asked = comm, [0] * self.size, [0] * self.size
+
+    def sends(self, rank: int, tag: int) -> None:
+        """Notes that a message was sent."""
+        self._noted(self._sent, rank, tag)
+
+    def asks(self, rank: int, tag: int) -> None:
+        """Notes that a message was asked for."""
+        self._noted(self._asked, rank, tag)
+
+    def _noted(self, side: list[int], rank: int, tag: int) -> None:
+        self.watch.messaged.add(self)
+        side[rank] = (side[rank] + _number(str(tag))) % _LARGE  # in any order
 
     def same(self, said: str, *more: str, otherwise: str) -> None:
         """Raises DistributedError on all ranks unless all say the same; `otherwise`: what that means; `more`: to be compared, but not to be
@@ -44,7 +62,15 @@ class Agreement:
         for rank, row in enumerate(rows):
             groups.setdefault(row, []).append(rank)
         told = "; ".join(f"{_ranks(ranks)}: {words}" for words, ranks in groups.items())
-        raise DistributedError(f"{otherwise}. {told}. Nothing was communicated.", shared=True)
+        raise self.refused(f"{otherwise}. {told}. Nothing was communicated.")
+
+    def refused(self, text: str) -> DistributedError:
+        """The error for what all ranks have seen at once, after which they are at one place. Where messages may be on their way, which
+        would be taken for later ones, the others are told that it does not go on from here."""
+        open_ends = self.numbers_of_others(self._sent) != self._asked or bool(self.watch.messaged - {self})
+        error = DistributedError(text, shared=not self.any(open_ends))
+        self.watch.tell(error)
+        return error
 
     def all_same(self, number: int) -> bool:
         """Whether all ranks have one number."""

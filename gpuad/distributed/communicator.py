@@ -11,7 +11,7 @@ import numpy as np
 from ..arguments.annotations import Duplicated, Stopped
 from ..arguments.arrays import leaf_memory, namespace
 from ..arguments.recorder import current
-from ..errors import LaunchError, UnsupportedError
+from ..errors import DistributedError, LaunchError, UnsupportedError
 from ..ops.temporaries import new_array
 from ..pipeline import in_fixed_point
 from ..tape.region import of_array
@@ -23,7 +23,7 @@ from .nccl import NcclTransport, Queued
 from .operations import COLLECTIVES, EXTREMA, ISEND, MESSAGES, SENT, Call, Message
 from .request import Request
 from .session import Session
-from .watch import Watch
+from .watch import Watch, keep
 
 NUMBERS = 64  # of one (rank, tag), how many messages may be on their way
 
@@ -42,9 +42,10 @@ class Communicator:
         self.MPI = mpi4py.MPI
         self.mpi, self.nccl = mpi, nccl
         self.rank, self.size = int(mpi.Get_rank()), int(mpi.Get_size())
-        self.watch = watch or Watch(mpi.Dup(), limit)
-        self.check, self._calls = check, Agreement(mpi.Dup(), self.watch)
-        self.forward, self.back = self._transport(), self._transport()
+        self.watch, self.wrapped = watch or Watch(mpi, limit), watch is None
+        calls, forward, back = self.watch.duplicates(mpi, 3)
+        self.check, self._calls = check, Agreement(calls, self.watch)
+        self.forward, self.back = self._transport(forward), self._transport(back)
         self.tags = int(mpi.Get_attr(self.MPI.TAG_UB)) // NUMBERS if nccl is None else 1  # NCCL has none: messages come in order
         self.requests: dict[int, Any] = {}
         self.back_requests: dict[int, Pending | Queued] = {}
@@ -53,11 +54,9 @@ class Communicator:
         self.number = len(operations.communicators)
         operations.communicators.append(self)
 
-    def _transport(self) -> MpiTransport | NcclTransport:
+    def _transport(self, own: Any) -> MpiTransport | NcclTransport:
         """One direction."""
-        if self.nccl is not None:
-            return NcclTransport(self.nccl, self.rank, self.size)
-        return MpiTransport(self.mpi.Dup(), self.watch)
+        return MpiTransport(own, self.watch) if self.nccl is None else NcclTransport(self.nccl, self.rank, self.size)
 
     # --- as MPI has it -----------------------------------------------------------------------------------------------------------------
 
@@ -72,6 +71,8 @@ class Communicator:
     def Split(self, color: int = 0, key: int = 0) -> Communicator | None:
         """A communicator of the ranks with the same colour; None for MPI.UNDEFINED. All ranks call it. UnsupportedError over NCCL."""
         self._refuse_nccl("Split")
+        color, key = int(color), int(key)
+        self._meet("Split")  # MPI's own waits for ever
         part = self.mpi.Split(color, key)
         if part == self.MPI.COMM_NULL:
             return None
@@ -80,7 +81,34 @@ class Communicator:
     def Dup(self) -> Communicator:
         """The same ranks once more. UnsupportedError over NCCL."""
         self._refuse_nccl("Dup")
+        self._meet("Dup")
         return Communicator(self.mpi.Dup(), self.watch, self.watch.limit, self.check)
+
+    def recover(self) -> None:
+        """Begins anew after an error that all ranks have caught, and are past: each calls this on the communicator that was wrapped. It and
+        those that were made of it can be used again, and recordings that were complete be reversed. What was on its way is forgotten, and
+        matches nothing that comes later; requests that nobody has waited for are void. LaunchError inside of a tape's block, or on another
+        communicator; UnsupportedError over NCCL; DistributedError if a rank does not come within the limit, and then for good.
+        """
+        self._refuse_nccl("recover")
+        if not self.wrapped:
+            raise LaunchError("recover() is for the communicator that was wrapped, by all of its ranks. Nothing was changed.")
+        if current.get() is not None:
+            raise LaunchError("recover() inside of a tape's block, whose recording has to be given up first. Nothing was changed.")
+        self.watch.renew(self.mpi)
+        for comm in operations.communicators:
+            if comm.watch is self.watch:
+                comm.renew()
+
+    def renew(self) -> None:
+        """Goes on with other communicators of MPI; all ranks call it."""
+        calls, forward, back = self.watch.duplicates(self.mpi, 3)
+        self._calls.renew(calls)
+        for transport, comm in ((self.forward, forward), (self.back, back)):
+            if isinstance(transport, MpiTransport):
+                transport.renew(comm)
+        keep(self.requests, self.back_requests)
+        self.requests, self.back_requests, self.open = {}, {}, {}
 
     # --- collectives ---------------------------------------------------------------------------------------------------------------------
 
@@ -167,11 +195,14 @@ class Communicator:
     def Barrier(self) -> None:
         """Waits for all ranks. Its adjoint is nothing: it does nothing to memory."""
         self._note()
+        self._meet("Barrier")
+
+    def _meet(self, name: str) -> None:
         self.watch.require()
         if self.check:
-            self._calls.same("Barrier", otherwise="the ranks do not make the same call")
+            self._calls.same(name, otherwise="the ranks do not make the same call")
         else:
-            self.watch.wait(self._calls.comm.Ibarrier(), f"Barrier on {self.size} ranks")
+            self.watch.wait(self._calls.comm.Ibarrier(), f"{name} on {self.size} ranks")
 
     # --- messages ------------------------------------------------------------------------------------------------------------------------
 
@@ -244,6 +275,8 @@ class Communicator:
         b, call = request.buffer, request.call
         if b is None or call is None:
             return
+        if self.open.get(call.slot) is not request:
+            raise DistributedError("a request that was begun before recover() is void. Nothing was received.")
         if self.nccl is not None:
             same = [slot for slot, r in self.open.items() if (r.side, r.key) == (request.side, request.key)]
             if min(same, key=lambda slot: self.open[slot].number) != call.slot:
@@ -277,6 +310,7 @@ class Communicator:
         """Starts to send, with what says what it is before it."""
         assert call.dest is not None
         self.watch.require()
+        self._calls.sends(call.dest, call.send_tag)
         x = operations.packed(array, ()) if array is not None else self._library.empty(0, np.uint8)
         said = header(int(x.nbytes), call.dtype, call.active)
         first = self.watch.hold(self._calls.comm.Isend([said, self.MPI.BYTE], call.dest, call.send_tag), said) if self.check else None
@@ -293,6 +327,7 @@ class Communicator:
         """Starts to receive into memory of its own."""
         assert call.source is not None
         self.watch.require()
+        self._calls.asks(call.source, call.recv_tag)
         library = self.library(array)
         y = library.empty(int(array.size) if array is not None else 0, array.dtype if array is not None else np.uint8)
         came, own = bytearray(HEADER), header(int(y.nbytes), call.dtype, call.active)
@@ -304,7 +339,12 @@ class Communicator:
         pending, (first, came, own) = coming
         if first is not None:
             self.watch.wait(first, pending.what, (came, pending.array))
-            compare_header(bytes(came), own, pending.what)
+            try:
+                compare_header(bytes(came), own, pending.what)
+            except DistributedError as error:  # the array itself comes, and nobody takes it
+                keep(pending)
+                self.watch.tell(error)
+                raise
         return self.forward.finish(pending)
 
     def back_send(self, call: Message, array: Any) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from ..arguments.arrays import namespace
 from ..ir.dtypes import is_half
 from .linear import Shape
-from .watch import Watch
+from .watch import Watch, keep
 
 
 @dataclass(eq=False)
@@ -39,6 +39,11 @@ class MpiTransport:
         self.rank, self.size = int(comm.Get_rank()), int(comm.Get_size())
         self.nbytes = self.messages = 0
         self._leaving: list[Pending] = []
+
+    def renew(self, comm: Any) -> None:
+        """Goes on with another communicator; what is on its way on the one before is forgotten."""
+        keep(self._leaving)
+        self.comm, self._leaving = comm, []
 
     # --- the table's maps ------------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from ..arguments.recorder import current
 from ..errors import DistributedError
@@ -14,12 +14,18 @@ from .operations import Message
 _numbers = count()
 
 
+def _block() -> Any:
+    """What stands for the block of a tape that goes on; None outside of one."""
+    tape = cast(Any, current.get())
+    return None if tape is None else tape.joint
+
+
 class Request:
     """A message that was begun by Isend or Irecv. It is waited for once, in the block of the tape in which it was begun."""
 
     def __init__(self, complete: Callable[[Request], None], buffer: Buffer | None, call: Message | None) -> None:
         self.buffer, self.call, self.number = buffer, call, next(_numbers)
-        self._complete, self._tape, self._done = complete, current.get(), call is None
+        self._complete, self._block, self._done = complete, _block(), call is None
 
     @property
     def side(self) -> str:
@@ -36,7 +42,7 @@ class Request:
         """Waits for it; of an Irecv the array holds the message from here on. DistributedError where it was begun in another block."""
         if self._done:
             return
-        if current.get() is not self._tape:
+        if _block() is not self._block:
             raise DistributedError(
                 "a request is waited for in the block of the tape in which it was begun, since the reverse turns the two around. Nothing "
                 "was received."

@@ -134,13 +134,13 @@ class Session:
             said = f"a {tape.state} program of {len(own)} collectives, budget {budget!r}, seed_rank {seed_rank!r}"
             if in_fixed_point():
                 said += ", deterministic"
-            if not own:
+            if own:
+                met.append(comm)
+                digest = f"collectives that hash to {number_of(chr(10).join(c.said for c in own)):014x}"
+                comm.calls.same(said, digest, otherwise="the ranks do not reverse the same program")
+                self._compare_messages(comm, messages)
+            else:
                 self._compare_with_partners(comm, messages, said)
-                continue
-            met.append(comm)
-            digest = f"collectives that hash to {number_of(chr(10).join(c.said for c in own)):014x}"
-            comm.calls.same(said, digest, otherwise="the ranks do not reverse the same program")
-            self._compare_messages(comm, messages)
         outer = max(met or comms, key=lambda comm: (comm.size, -comm.number))
         if seed_rank is not None and seed_rank != EVERY:
             return self._seeds_of(outer, seeds, seed_rank)
@@ -170,7 +170,7 @@ class Session:
         said = _unlike(wrong[0], comm.rank) if wrong else "all fits"
         if comm.calls.any(bool(wrong)):
             comm.calls.same(said, otherwise=_UNLIKE)
-            raise DistributedError(f"{_UNLIKE}: {said}", shared=True)
+            raise comm.calls.refused(f"{_UNLIKE}: {said}")
 
     def _compare_with_partners(self, comm: Ranks, messages: Sequence[Message], said: str) -> None:
         """The same on a communicator with messages only: those who have sent or received none need not come."""
@@ -201,11 +201,10 @@ class Session:
                 marks = zlib.crc32(f"{_mark(key.primal)} {_mark(seed)}".encode(), marks)
         same = comm.calls.all_same(marks)
         if marks and same and comm.size > 1:
-            raise DistributedError(
+            raise comm.calls.refused(
                 f"all {comm.size} ranks seed arrays that hold the same on each, so the gradient would be {comm.size} times that of one: a "
                 "loss that all ranks hold is seeded once, reverse({loss: 1.0}, seed_rank=0); if these are losses of their own that happen "
-                f"to be equal, say seed_rank='{EVERY}'. No shadow was touched.",
-                shared=True,
+                f"to be equal, say seed_rank='{EVERY}'. No shadow was touched."
             )
 
     # --- replicated arrays ---------------------------------------------------------------------------------------------------------------

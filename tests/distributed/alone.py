@@ -1,4 +1,5 @@
-"""Programs in which one rank goes its own way, each started by a test: `alone.py WHAT`."""
+"""Programs in which one rank goes its own way, each started by a test: `alone.py WHAT FOLDER`. The others write to the folder what they are
+told."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
@@ -15,7 +17,7 @@ from gpuad import Duplicated, Tape
 from gpuad.distributed import IN_PLACE
 
 LIMIT = 2.0
-what = sys.argv[1]
+what, folder = sys.argv[1], Path(sys.argv[2])
 comm = gpuad.distributed.wrap(MPI.COMM_WORLD, limit=LIMIT)
 x, tape = Duplicated(np.ones(4)), Tape()
 begin = time.monotonic()
@@ -42,5 +44,5 @@ try:
         comm.Barrier()
     tape.reverse({x: 1.0}, seed_rank=0)
 except gpuad.distributed.DistributedError as error:
-    print(f"rank {comm.rank} after {time.monotonic() - begin:.1f} s: {error}", flush=True)
+    (folder / str(comm.rank)).write_text(f"{time.monotonic() - begin:.1f} {error}")
     raise

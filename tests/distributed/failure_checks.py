@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from nightly import NIGHTLY
 from program_checks import Heat
+from ranks import on_one, quietly
 
 import gpuad
 from gpuad import Const, Duplicated, LaunchError, ShadowError, Tape, TapeError, UnsupportedError, stop_gradient
@@ -66,6 +67,7 @@ def other_calls(comm: Any) -> None:
             c.Barrier()
 
     refused(comm, program, "rank 0: Barrier")
+    refused(comm, lambda c: c.Split(0) if c.rank else c.Dup(), "rank 0: Dup")
 
 
 def messages(comm: Any) -> None:
@@ -319,7 +321,115 @@ def saving(comm: Any) -> None:
         program.tape.save("/nonexistent/folder")
 
 
+# --- what can be done after it -----------------------------------------------------------------------------------------------------------
+
+
+def not_further(comm: Any, text: str) -> None:
+    """No call does anything on a communicator that is broken."""
+    x = np.ones(1)
+    with pytest.raises(DistributedError, match=text + r"(.|\n)*recover\(\) of the communicator that was wrapped"):
+        comm.Allreduce(IN_PLACE, x)
+    assert x[0] == 1
+
+
+def again(comm: Any) -> None:
+    """The gradient of a program with messages and a collective, as if nothing had been."""
+    x, y, tape = pair(), pair(), Tape()
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    with tape:
+        x *= float(comm.rank + 1)
+        comm.Sendrecv(x, right, 7, y, left)
+        requests = [comm.Irecv(x, left, 8), comm.Isend(y, right, 8)]
+        comm.Waitall(requests)
+        comm.Allreduce(IN_PLACE, x)
+    total = sum(range(1, comm.size + 1))
+    np.testing.assert_array_equal(x.primal, total * pair().primal)
+    tape.reverse({x: 1.0}, seed_rank=0)
+    np.testing.assert_array_equal(x.shadow, np.full(3, comm.rank + 1.0))
+
+
+def recovery(comm: Any) -> None:
+    """After each of these the communicator refuses, and begins anew when all ranks say so. Messages that were on their way, sent or asked
+    for, match nothing that comes later."""
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    half = comm.Split(comm.rank % 2)
+
+    def mismatch(big: Any) -> None:
+        comm.Send(big, right, 7)  # nobody receives it
+        requests.append(comm.Irecv(pair(), left, 8))  # nobody sends it
+        half.Irecv(pair(), 0, 3)
+        comm.Allreduce(IN_PLACE, pair(2 + comm.rank))
+
+    def raises(big: Any) -> None:
+        comm.Sendrecv(big, right, 7, pair(), left)
+        if comm.rank == 0:
+            raise ZeroDivisionError
+        comm.Allreduce(IN_PLACE, pair())
+
+    def unlike(big: Any) -> None:
+        comm.Send(pair(2 + comm.rank % 2), right, 7)
+        comm.Recv(pair(2), left, 7)
+        comm.Allreduce(IN_PLACE, pair())
+
+    requests: list[Any] = []
+    kept, z = Tape(), pair()
+    with kept:
+        comm.Allreduce(IN_PLACE, z)
+    for program in (mismatch, raises, unlike):
+        with pytest.raises((DistributedError, ZeroDivisionError)), Tape():
+            program(Duplicated(np.full(3, 100.0)))
+        not_further(comm, "stopped")
+        comm.recover()
+        again(comm)
+        again(half)
+    with pytest.raises(DistributedError, match="in which it was begun"):
+        requests[0].Wait()
+    void = comm.Irecv(np.ones(1), left, 9)
+    comm.recover()
+    with pytest.raises(DistributedError, match="before recover"):
+        void.Wait()
+    kept.reverse({z: 1.0}, seed_rank=0)  # what was complete can be reversed
+    np.testing.assert_array_equal(z.shadow, np.ones(3))
+
+
+def recovery_of_a_budget(comm: Any) -> None:
+    """A budget that is too small on one rank."""
+    own = Heat(comm, rows=16, n=24, steps=24, budget=2000 if comm.rank == 0 else 64 << 20)
+    other = Heat(comm, rows=16, n=24, steps=4, budget=(64 << 20) * (1 + comm.rank))
+    with pytest.raises((gpuad.BudgetError, DistributedError)):
+        own.gradient()
+    not_further(comm, "stopped")
+    comm.recover()
+    with pytest.raises(DistributedError, match="budget"):
+        other.gradient()
+    comm.recover()
+    again(comm)
+    found, mine = Heat(comm).gradient()
+    assert found == on_one(comm, lambda: found)
+    assert np.abs(mine[0]).max() > 0
+
+
+def recovery_is_for_all(comm: Any) -> None:
+    """Where it is not one, it is refused, and where a rank does not come, an error on the others, for good."""
+    half, short = comm.Split(0), wrap(comm.mpi, limit=0.5)
+    with pytest.raises(LaunchError, match="that was wrapped"):
+        half.recover()
+    with pytest.raises(LaunchError, match="inside of a tape"), Tape():
+        short.recover()
+    if comm.rank:
+        begin = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(DistributedError, match=r"recover\(\)(.|\n)*nothing came from the other ranks for 0.5 s"):
+                short.recover()
+        assert time.monotonic() - begin < SOON
+    quietly(comm.mpi, None)
+    short.watch.lost = False  # or MPI would end the job
+    comm.recover()
+    again(comm)
+
+
 CHECKS = [
     counts, other_calls, messages, shadows, shadows_of_one_rank, shadow_of_a_message, a_rank_that_raises, a_reverse_that_raises,
-    another_program, seeds, not_known, replicated, budgets, graphs, saving,
+    another_program, seeds, not_known, replicated, budgets, graphs, saving, recovery,
+    recovery_of_a_budget, recovery_is_for_all,
 ]  # fmt: skip

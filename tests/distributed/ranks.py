@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -55,10 +55,10 @@ QUIET = {
 
 
 class Job:
-    """Python on some ranks, from now on. `limit`: seconds that it may take."""
+    """Python on some ranks, from now on. `limit`: seconds that it may take; `within`: a command that runs it."""
 
-    def __init__(self, ranks: int, *arguments: str, limit: float = 90.0, launch: Iterable[str] = ()) -> None:
-        self.command = [str(launcher()), *launch, "-n", str(ranks), sys.executable, *arguments]
+    def __init__(self, ranks: int, *arguments: str, limit: float = 90.0, within: Sequence[str] = ()) -> None:
+        self.command = [str(launcher()), "-n", str(ranks), *within, sys.executable, *arguments]
         self.limit, self._locks, self._begin = limit, tempfile.TemporaryDirectory(), time.monotonic()
         paths = [str(HERE), str(HERE.parent), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
         # what 1 asks for under pytest is only needed by tests that look at what the compiler made

@@ -2,57 +2,54 @@
 
 from __future__ import annotations
 
-import re
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 from ranks import HERE, Job, needs_mpi
 
 pytestmark = needs_mpi
 LIMIT = 2.0  # as in alone.py
+UNSEEN = ("sh", "-c", '"$@"; sleep 20', "sh")  # what runs the program stays when that has ended
 
 
-def alone(ranks: int, what: str, *launch: str) -> Job:
+class Alone:
     """A job in which one rank goes its own way."""
-    return Job(ranks, str(HERE / "alone.py"), what, limit=25, launch=launch)
+
+    def __init__(self, folder: Path, ranks: int, what: str, within: Sequence[str] = ()) -> None:
+        self.folder = folder / f"{what} {len(within)}"
+        self.folder.mkdir()
+        self._job = Job(ranks, str(HERE / "alone.py"), what, str(self.folder), limit=25, within=within)
+
+    def told(self) -> dict[int, tuple[float, str]]:
+        """When it has ended, with an error: what each rank was told, and after how many seconds."""
+        done = self._job.done()
+        assert done.returncode != 0, done.stdout + done.stderr
+        files = {int(file.name): file.read_text().partition(" ") for file in self.folder.iterdir()}
+        return {rank: (float(seconds), text) for rank, (seconds, _, text) in files.items()}
 
 
-def told(out: str) -> dict[int, tuple[float, str]]:
-    """What each rank said, and after how many seconds."""
-    # the launcher may put what two ranks print at once on one line
-    found = re.findall(r"rank (\d+) after ([\d.]+) s: (.*?)(?=rank \d+ after|$)", out, re.MULTILINE)
-    return {int(rank): (float(seconds), text) for rank, seconds, text in found}
+def test_a_killed_rank(tmp_path: Path) -> None:
+    """MPICH's launcher ends the job at once if it sees that a process was killed; if it does not, the others are told soon."""
+    begin, jobs = time.monotonic(), [Alone(tmp_path, 3, "killed"), Alone(tmp_path, 3, "killed", UNSEEN)]
+    for said in [job.told() for job in jobs]:
+        assert all("rank 2 is gone: its process" in text and seconds < LIMIT for seconds, text in said.values()), said
+    assert set(said) == {0, 1}
+    assert time.monotonic() - begin < LIMIT + 15
 
 
-def test_a_killed_rank() -> None:
-    """The launcher ends the job at once if it is let; if not, it ends when the others have waited for the limit, if only since MPICH's own
-    processes do not get over the loss."""
-    begin = time.monotonic()
-    for job in [alone(3, "killed"), alone(3, "killed", "-disable-auto-cleanup")]:
-        done = job.done()
-        assert done.returncode != 0
-        assert time.monotonic() - begin < LIMIT + 15
-        assert all(seconds < LIMIT + 3 for seconds, _ in told(done.stdout).values())
-
-
-def test_a_rank_that_does_not_answer() -> None:
+def test_a_rank_that_does_not_answer(tmp_path: Path) -> None:
     """It sleeps, or does nothing at all."""
-    for job in [alone(3, "stuck"), alone(3, "stopped")]:
-        done = job.done()
-        said = told(done.stdout)
-        assert done.returncode != 0
-        assert set(said) == {0, 1}, done.stdout + done.stderr
+    for said in [job.told() for job in [Alone(tmp_path, 3, "stuck"), Alone(tmp_path, 3, "stopped")]]:
+        assert set(said) == {0, 1}
         assert all(seconds < LIMIT + 3 for seconds, _ in said.values())
         assert any("nothing came from the other ranks for 2 s" in text for _, text in said.values())
 
 
-def test_a_rank_that_goes_its_own_way() -> None:
+def test_a_rank_that_goes_its_own_way(tmp_path: Path) -> None:
     """It raises where no tape records, or makes another call."""
-    raises, other = alone(3, "raises outside"), alone(2, "other length")
-    done = raises.done()
-    said = told(done.stdout)
-    assert done.returncode != 0
-    assert set(said) == {0, 1}, done.stdout + done.stderr
+    raises, other = Alone(tmp_path, 3, "raises outside"), Alone(tmp_path, 2, "other length")
+    said = raises.told()
+    assert set(said) == {0, 1}
     assert all("rank 2 stopped: RuntimeError: no such file" in text and seconds < LIMIT for seconds, text in said.values())
-    done = other.done()
-    assert done.returncode != 0
-    assert set(told(done.stdout)) == {0, 1}, done.stdout + done.stderr
+    assert set(other.told()) == {0, 1}
