@@ -74,9 +74,10 @@ class Function:
         self._changed = tuple(k for k in self.returned if k not in signature.fresh)
         self._by_value = (*signature.reals, *signature.words)
         self._mixed = len(signature.floats) < len(signature.pointers)
-        self._short = not (in_place or twice or self._mixed)
+        self._short = not (twice or self._mixed)
         self._arity = len(signature.passed)
         self._tensors = tuple(j for j, k in enumerate(signature.passed) if k in signature.pointers)
+        self._placed = tuple(j for j, k in enumerate(signature.passed) if in_place and k in self._changed)
         self._others = tuple(j for j, k in enumerate(signature.passed) if k not in signature.pointers)
         self._composed = bool(signature.given)
         self._known: dict[Any, Callable[..., Any]] = {}
@@ -130,6 +131,12 @@ class Function:
             if type(x) not in _PLAIN:
                 return None
             found += (_said(x), x.stride())
+        for j in self._placed:
+            x = args[j]
+            if (x.requires_grad and x.grad_fn is None) or x._is_view():
+                return None  # which is refused, the one of a leaf and often the one of a view
+        if self._placed and len(self._tensors) > 1:
+            self.bridge.check_apart(self.signature.whole(args))
         for j in self._others:
             x = args[j]
             found.append(float if type(x) is float and j in self._reals else (type(x), x))
@@ -145,7 +152,9 @@ class Function:
             if quick is not None and not quick.loose:
                 if len(self._known) >= _MANY:
                     self._known.clear()
-                self._known[key] = written.node(quick, _transformed, pulled, _not_twice) or partial(_Quick.apply, quick)
+                node = written.node(quick, _transformed, pulled, _not_twice) or (None if self.in_place else partial(_Quick.apply, quick))
+                if node is not None:
+                    self._known[key] = node
         return found
 
     def _wanted(self, args: Sequence[Any]) -> tuple[bool, ...] | None:
@@ -224,7 +233,7 @@ def _types(args: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class _Quick(torch.autograd.Function):  # type: ignore[misc]
-    """A launch of a form that returns, of which all is known."""
+    """A launch of the form that returns, of which all is known."""
 
     @staticmethod
     def forward(ctx: Any, quick: Quick, *args: Any) -> Any:

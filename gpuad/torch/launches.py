@@ -85,7 +85,7 @@ class Bridge:
         outside_of_tapes(signature.name, "a function of PyTorch")
         made = self.made(given, wanted)
         if self.in_place and len(self._given) > 1:
-            self._check_apart(given)
+            self.check_apart(given)
         if made.loose:
             self._check_whole(given)
         if made.quick is not None:
@@ -224,8 +224,8 @@ class Bridge:
                     "is known of its indices: pass x.clone() if it stays inside. Nothing was launched."
                 )
 
-    def _check_apart(self, tensors: Sequence[Any]) -> None:
-        """Refuses tensors that lie on what is overwritten in place: their gradients would have to lie on each other as well."""
+    def check_apart(self, tensors: Sequence[Any]) -> None:
+        """LaunchError for tensors that lie on what is overwritten in place: their gradients would have to lie on each other as well."""
         places = {k: placed(tensors[k]) for k in self._given if tensors[k] is not None}
         for k in self._overwritten:
             for other, (low, high) in places.items():

@@ -1,9 +1,9 @@
 """A node of PyTorch's graph, written for one launch: what `quick` does, without a loop or a look-up.
 
-Of a thousand elements a launch takes less time than ten steps of Python, so for the form that returns, where a call of compiled code is all
-there is to do, the two functions of an `autograd.Function` are written out, as the module `dataclasses` writes `__init__`. Its text has
-numbers of the launch and names of its arguments, nothing from outside. What needs more (logs, copies that the reverse overwrites, other
-types) goes the way of `quick`.
+Of a thousand elements a launch takes less time than ten steps of Python, so where a call of compiled code is all there is to do, the two
+functions of an `autograd.Function` are written out, as the module `dataclasses` writes `__init__`. Its text has numbers of the launch and
+names of its arguments, nothing from outside. What needs more (logs, copies that the reverse overwrites, other types) goes the way of
+`quick`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .quick import Quick
 def node(quick: Quick, transformed: Callable[[], Any], pulled: Callable[..., Any], refused: Callable[[str], Exception]) -> Any:
     """The function that puts a launch into the graph, called with what is passed; None where more is to be done. `transformed`: whether a
     transform of `torch.func` is at work; `pulled`: how a reverse runs then; `refused`: the error of a second derivative."""
-    plain = not (quick.logs or quick.partials or quick.in_place or any(fresh or working for _, fresh, working, _ in quick.before))
+    plain = not (quick.logs or quick.partials or any(fresh or working for _, fresh, working, _ in quick.before))
     if not plain or any(s.model is None for s in quick.shadows) or any(type_ is not None for _, type_ in quick.wanted):
         return None
     names = {
@@ -48,12 +48,16 @@ def _failed() -> GpuadError:
 def _forward(quick: Quick) -> list[str]:
     own = {k: f"x{k}" for k in range(quick.count)}
     lines = [f"def forward(ctx, {', '.join(f'x{k}' for k in quick.passed)}):"]
-    kept_before = {k: f"x{k}" for k, *_ in quick.before}
+    kept_before = {k: f"b{k}" if quick.in_place else f"x{k}" for k, *_ in quick.before}
+    cloned = () if quick.in_place else quick.cloned
     lines += [f"    z{k} = zeros(fresh[{k}])" for k, _ in quick.fresh]
-    lines += [f"    z{k} = copied(x{k})" for k in quick.cloned]
-    own |= {k: f"z{k}" for k in (*(k for k, _ in quick.fresh), *quick.cloned)}
+    lines += [f"    z{k} = copied(x{k})" for k in cloned]
+    lines += [f"    b{k} = copied(x{k})" for k, *_ in quick.before if quick.in_place]
+    own |= {k: f"z{k}" for k in (*(k for k, _ in quick.fresh), *cloned)}
     lines += [f"    p{k} = pack[{k}](x{k})" for k, _ in quick.packers]
     lines += _launch(quick, "launch", quick.launch.picked, _addresses(quick, own), quick.forward_table)
+    changed = [f"x{k}" for k in quick.returned if k in quick.passed] if quick.in_place else []
+    lines += [f"    ctx.mark_dirty({', '.join(changed)})"] if changed else []
     kept = [*(own[k] for k in quick.reads), *kept_before.values()]
     lines += [f"    ctx.save_for_backward({', '.join(kept)})"] if kept else []
     lines += [f"    ctx.floats = ({''.join(f'p{k}, ' for k, _ in quick.packers)})"]

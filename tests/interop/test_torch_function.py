@@ -223,6 +223,55 @@ def test_in_place_twice_in_a_row() -> None:
     assert torch.allclose(x.grad, 4 * x.detach() ** 3)
 
 
+def test_a_launch_in_place_that_is_known_refuses_what_a_new_one_refuses() -> None:
+    """From the second call on a launch goes a way of its own, which asks as much before it writes."""
+    square, added = (
+        function(SQUARE, overwrites="inplace"),
+        function(body("double* y, const double* x", "y[i] += x[i] * x[i];"), overwrites="inplace"),
+    )
+    for _ in range(2):
+        x, y = leaf(), leaf()
+        out = added(square(y * 1, N), x * 1, N)
+        out.sum().backward()
+        assert torch.allclose(x.grad, 2 * x.detach()) and torch.allclose(y.grad, 2 * y.detach())
+    assert square._known and added._known
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        square(x, N)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        added(x, y * 1, N)
+    z = y * 1
+    before = z.detach().clone()
+    for other in (z, z.detach()):
+        with pytest.raises(gpuad.LaunchError, match="lies on the same memory"):
+            added(z, other, N)
+    assert torch.equal(z.detach(), before)
+    base = torch.cat([y, y]) * 1
+    square(base[N:], N)
+    y.grad = None
+    base.sum().backward()
+    assert torch.allclose(y.grad, 1 + 2 * y.detach())
+
+
+def test_a_known_launch_in_place_is_a_node_like_a_new_one() -> None:
+    """Versions, saved tensors, and graphs that are walked twice."""
+    square, product = function(SQUARE, overwrites="inplace"), function(PRODUCT, outputs=["y"], overwrites="inplace")
+    for _ in range(3):
+        x = leaf()
+        y = x * 1
+        version = y._version
+        z = square(y, N)
+        assert z is y and y._version == version + 1
+        first = torch.autograd.grad(z.sum(), x, retain_graph=True)
+        second = torch.autograd.grad(z.sum(), x)
+        assert torch.equal(first[0], second[0]) and torch.equal(first[0], 2 * x.detach())
+        a, b = leaf() * 1, leaf() * 1
+        made = product(a, b, torch.zeros(N, dtype=torch.float64), N)
+        b.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            made.sum().backward()
+    assert square._known and product._known
+
+
 def test_a_view_in_place_changes_its_base() -> None:
     x = leaf()
     y = x * 1
