@@ -18,8 +18,9 @@ from ..pipeline.adjoint import Tangent
 from .argument_flattening import FlatArguments, library_of, on_stream
 from .call_replay import CallKey, replay_call
 from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
-from .kernels import Family, Kernel, Planned, kernel, pattern_of
+from .kernels import Family, Kernel, Planned, pattern_of
 from .launch_plan import LaunchPlan, exactly, launch_plan_of, once, reverse_launches, run_again, tangent_launches
+from .making import kernel
 
 
 class Mode(Enum):

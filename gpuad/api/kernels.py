@@ -10,8 +10,7 @@ import copy
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from ..analysis.races import sure_extents
 from ..arguments import activities, bind, check_count, geometry, split_options
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.recorder import current as recording
-from ..deferred_import import import_registered
 from ..errors import LaunchError, ShadowError
 from ..frontend.cuda import parse
 from ..ir.aliases import NONE, Aliases, nulls
@@ -466,79 +464,6 @@ def _element(declaration: Declaration) -> Scalar | None:
 def _written_names(kernel: IrKernel) -> list[str]:
     written = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Store | Accumulate | Atomic)}
     return [b.name for b in kernel.buffers if b in written]
-
-
-_families: list[Callable[[Any], Family | None]] = []
-
-
-def offer(recognise: Callable[[Any], Family | None]) -> None:
-    """Adds a way to make a kernel: `recognise` gives one for the objects that it knows, else None."""
-    _families.append(recognise)
-
-
-@overload
-def kernel(source: str | Path | Kernel, name: str | None = None, *, options: Sequence[str] = ()) -> Kernel: ...
-
-
-@overload
-def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any: ...
-
-
-def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any:
-    """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, a CuPy RawModule
-    and a name, or a CuPy ElementwiseKernel, ReductionKernel or jit.rawkernel. A template is named with its arguments: `step<float, 3>`.
-    From a gpuad kernel and a name: another kernel of its module, with which it shares the module's memory.
-
-        square = gpuad.kernel(text, "square")
-
-    `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
-    UnsupportedError (with file, line and column) for what gpuad cannot represent.
-    """
-    if isinstance(source, Kernel) and name is not None:
-        return Kernel(source.file, name, source.options, source.raw, source.module)
-    if isinstance(source, Family):
-        return source
-    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith((".cu", ".cuh"))):
-        path = Path(source)
-        return Kernel(SourceFile(str(source), path.read_text(encoding="utf-8")), _chosen(name, str(source)), options)
-    if isinstance(source, str):
-        return Kernel(SourceFile("<source>", source), _chosen(name, "<source>"), options)
-    if isinstance(source, BoundLaunch):
-        raise LaunchError(
-            "kernel[grid, block] is a launch: pass the kernel, and grid and block after it, as in autodiff(k, grid, block, args)"
-        )
-    import_registered()
-    made = next((m for m in (recognise(source) for recognise in _families) if m is not None), None)
-    return made or _from_cupy(source, name, options)
-
-
-def _chosen(name: str | None, where: str) -> str:
-    if name is None:
-        raise LaunchError(f"{where}: give the kernel's name as second argument")
-    return name
-
-
-def _from_cupy(source: Any, name: str | None, options: Sequence[str]) -> Kernel:
-    """From a RawKernel or RawModule, known by what they offer."""
-    code = getattr(source, "code", None)
-    if code is None:
-        what = "was made from a binary and has no source" if hasattr(source, "file_path") else "is no kernel"
-        raise LaunchError(f"{type(source).__name__} {what}; pass CUDA text and a name, a .cu path and a name, or a CuPy RawKernel")
-    given = (*getattr(source, "options", ()), *options)
-    file, own = SourceFile(f"<{type(source).__name__}>", code), getattr(source, "name", None)
-    expressions = _expressions(source)
-    if (
-        name is None and own is not None and expressions is not None
-    ):  # a function that was taken from a RawModule has its name as the compiler made it
-        own = parse(file, options=given).called(own, expressions)
-    return Kernel(file, _chosen(name or own, "<module>"), given, source)
-
-
-def _expressions(source: Any) -> Sequence[str] | None:
-    """The name expressions of a function's module: CuPy's RawModule shows them, its RawKernel tells them to `pickle` alone."""
-    shown: Sequence[str] | None = getattr(source, "name_expressions", None)
-    state = source.__getstate__() if shown is None and hasattr(source, "__getstate__") else None
-    return state.get("name_expressions") if isinstance(state, dict) else shown
 
 
 def pattern_of(chosen: Kernel, call: Call) -> Pattern:

@@ -19,8 +19,9 @@ from ..pipeline.adjoint import Adjoint
 from ..pipeline.pattern import Pattern
 from .argument_flattening import on_stream
 from .dropped_gradients import dropped, kept_seeds, outside_of_tapes
-from .kernels import SHADOWED, Family, Kernel, Planned, kernel, pattern_of
+from .kernels import SHADOWED, Family, Kernel, Planned, pattern_of
 from .launch_plan import exactly, once
+from .making import kernel
 
 
 @dataclass(eq=False)

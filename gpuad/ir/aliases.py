@@ -37,6 +37,7 @@ from .surface import (
     Decay,
     Declaration,
     Declare,
+    Deref,
     Expr,
     Function,
     HelperCall,
@@ -100,7 +101,7 @@ class Nulls:
                 return began(declaration) if declaration not in self.redirected else None
             case PointerAdd(pointer=pointer) | AddressOf(lvalue=Index(pointer=pointer)):
                 return self.origin(pointer, began) or None
-            case Decay() | AddressOf(lvalue=Name()):
+            case Decay() | AddressOf(lvalue=Name()) | Index(type=Pointer()) | Deref(type=Pointer()):  # a list has no gaps
                 return True
         return None
 

@@ -107,6 +107,14 @@ class Logical(Expr):
 
 
 @dataclass(frozen=True)
+class Table(Expr):
+    """A pointer to the first of several pointers, which nothing changes: `float* rows[] = {x, y};`, or a parameter `float** rows` where a
+    call has given the arrays (`lists.with_lists`)."""
+
+    values: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
 class Conditional(Expr):
     """`condition ? then : otherwise`; only the chosen side is evaluated."""
 

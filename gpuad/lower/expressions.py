@@ -16,10 +16,10 @@ from ..ir.aliases import compared
 from ..ir.functions import ROUNDINGS
 from ..ir.nodes import Barrier, Buffer, Call, Constant, Expr, LaunchIndex, Shuffle
 from ..ir.records import is_composite, leaves, member_of, numbers, part_number, parts
-from ..ir.types import BF16, BOOL, F32, F64, I64, U32, Pointer, Scalar, Space, Type, Void, value_type
+from ..ir.types import BF16, BOOL, F32, F64, I32, I64, U32, Pointer, Scalar, Space, Type, Void, value_type
 from ..source import Span
-from . import bits, memory, records
-from .lowering import UNDEFINED, Address, Branch, Cell, Lowering, Place, Record, Reference, Undefined, Value, advance, combine
+from . import bits, memory, records, tables
+from .lowering import UNDEFINED, Address, Branch, Cell, Lowering, Place, Record, Reference, Table, Undefined, Value, advance, combine
 
 # --- values --------------------------------------------------------------------------------------------------------------------------
 
@@ -47,7 +47,7 @@ def evaluate(s: Lowering, e: surface.Expr, name: str | None = None) -> Value:
         case surface.Constant():
             return _constant(e)
         case surface.Name() | surface.Index() | surface.Deref():
-            return memory.read(s, place(s, e), e.type, e.span, name)
+            return _content(s, e, name)
         case surface.Member() | surface.Record() | surface.Bits():
             return _record(s, e, name)
         case surface.LaunchIndex(name=which, axis=axis):
@@ -128,8 +128,37 @@ def is_place(e: surface.Expr) -> bool:
     return isinstance(e, (surface.Name, surface.Index, surface.Deref, surface.Assign))
 
 
+def _content(s: Lowering, e: surface.Name | surface.Index | surface.Deref, name: str | None) -> Value:
+    """What is in a variable, in memory or in a table of pointers."""
+    if isinstance(e.type, Pointer) and not isinstance(e, surface.Name):
+        return _entry(s, e)
+    return memory.read(s, place(s, e), e.type, e.span, name)
+
+
+def table_of(s: Lowering, e: surface.Expr) -> Table:
+    """The value of a pointer to pointers."""
+    value = evaluate(s, e)
+    if not isinstance(value, Table):
+        raise UnsupportedError(tables.UNKNOWN, e.span)
+    return value
+
+
+def _entry(s: Lowering, e: surface.Index | surface.Deref) -> Address:
+    index = scalar(s, e.index) if isinstance(e, surface.Index) else Constant(0, I32)
+    assert isinstance(e.type, Pointer)
+    return tables.entry(s, table_of(s, e.pointer), index, e.type, e.span)
+
+
+def _is_table(kind: Type) -> bool:
+    return isinstance(kind, Pointer) and isinstance(kind.element, Pointer)
+
+
 def _address_value(s: Lowering, e: surface.Expr) -> Value:
     match e:
+        case surface.Table(values=values):
+            return Table(tuple(address(s, value) for value in values))
+        case surface.PointerAdd(pointer=pointer, offset=offset) if _is_table(e.type):
+            return tables.moved(table_of(s, pointer), scalar(s, offset))
         case surface.Decay(array=surface.Conditional(condition=c, then=a, otherwise=b)):  # each side decays for itself
             sides = (replace(e, array=a), replace(e, array=b))
             return evaluate(s, surface.Conditional(e.span, e.type, c, *sides))
@@ -144,7 +173,9 @@ def _address_value(s: Lowering, e: surface.Expr) -> Value:
 
 
 def check_type(kind: Type, span: Span) -> None:
-    """Refuses pointers to pointers."""
+    """Refuses pointers to what holds pointers, but for tables of these."""
+    if isinstance(kind, Pointer) and isinstance(kind.element, Pointer):
+        kind = kind.element
     if isinstance(kind, Pointer) and any(isinstance(leaf.type, Pointer) for leaf in leaves(kind.element)):
         raise UnsupportedError("a pointer to a pointer comes in a later release", span)
 
@@ -167,7 +198,7 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
         discard(s, operand)
         return UNDEFINED
     if isinstance(e.type, Pointer):
-        return _cast_pointer(s, e, e.type, operand)
+        return table_of(s, operand) if _is_table(e.type) else _cast_pointer(s, e, e.type, operand)
     if is_composite(e.type) and e.type == operand.type:
         return evaluate(s, operand)
     if isinstance(operand.type, Pointer):
@@ -205,6 +236,8 @@ def _pointer_binary(s: Lowering, e: surface.Binary) -> Expr:
     there = _is_there(s, e)
     if there is not None:
         return Constant(there == (e.op == "!="), BOOL)
+    if _is_table(e.left.type) and _is_table(e.right.type):
+        return tables.compared(table_of(s, e.left), table_of(s, e.right), e)
     left, right = address(s, e.left), address(s, e.right)
     if not left.targets or not right.targets:
         raise UnsupportedError(
@@ -238,6 +271,8 @@ def _stride(s: Lowering, at: Address, pointer: surface.Expr) -> int:
 def place(s: Lowering, e: surface.Expr) -> Place:
     """What an lvalue denotes, the effects of finding it emitted."""
     match e:
+        case surface.Index(type=Pointer()) | surface.Deref(type=Pointer()):
+            raise UnsupportedError(tables.NO_PLACE, e.span)
         case surface.Name(declaration=declaration):
             return _named(s, declaration, e.span)
         case surface.Index(pointer=pointer, index=index):
@@ -416,6 +451,8 @@ def _increment(s: Lowering, e: surface.IncDec, used: bool) -> Value:
     old = memory.read(s, target, e.target.type, e.span, None)
     if isinstance(old, Address):
         new: Value = advance(old, folding.integer(1 if e.op == "+" else -1, I64), _stride(s, old, e.target))
+    elif isinstance(old, Table):
+        new = tables.moved(old, Constant(1 if e.op == "+" else -1, I32))
     elif isinstance(old, Expr) and old.type != BOOL:
         new = folding.binary(e.op, old, Constant(1, old.type), old.type)
     else:

@@ -362,8 +362,16 @@ class Record:
     values: tuple[Value, ...]
 
 
+@dataclass(frozen=True)
+class Table:
+    """The value of a pointer to pointers: where each of these points, and which of them it points to."""
+
+    entries: tuple[Address, ...]
+    offset: Expr = FIRST
+
+
 UNDEFINED, WHOLE = Undefined(), Whole()
-Value: TypeAlias = "Expr | Address | Reference | Undefined | Whole | Record"
+Value: TypeAlias = "Expr | Address | Reference | Undefined | Whole | Record | Table"
 
 
 def advance(address: Address, steps: Expr, stride: int = 1) -> Address:
@@ -392,18 +400,23 @@ class Shape:
     targets: tuple[Target, ...] = ()
     moving: bool = False
     offset: Expr | None = None
+    table: tuple[Address, ...] = ()  # of a pointer to pointers, these
 
     @property
     def slots(self) -> tuple[tuple[str, Scalar], ...]:
         """Suffix and type of each scalar that a value of this shape consists of."""
         if self.scalar is not None:
             return (("", self.scalar),)
+        if self.table:
+            return (("_entry", I32),)
         tag = (("_tag", I32),) if len(self.targets) > 1 else ()
         return (*tag, *((("_offset", I64),) if self.moving else ()))
 
 
 def shape(value: Value, kind: Type) -> Shape | None:
     """The shape of one value of a variable of type `kind`; None for what never changes (arrays, references)."""
+    if isinstance(value, Table):
+        return Shape(table=value.entries)
     if isinstance(value, Address):
         return Shape(targets=value.targets, offset=value.offset)
     if isinstance(value, Undefined):
@@ -413,7 +426,7 @@ def shape(value: Value, kind: Type) -> Shape | None:
 
 def join(a: Shape, b: Shape) -> Shape:
     """The least shape that holds values of both."""
-    if a.scalar is not None:
+    if a.scalar is not None or a.table:
         return a
     if not a.targets or not b.targets:
         return a if a.targets else b
@@ -424,6 +437,8 @@ def join(a: Shape, b: Shape) -> Shape:
 
 def split(value: Value, into: Shape) -> tuple[Expr, ...]:
     """The slots of a value that fits the shape; zeros for an undefined one."""
+    if isinstance(value, Table):
+        return (value.offset,)
     if isinstance(value, Address) and value.targets:
         tag = (retag(value, into.targets),) if len(into.targets) > 1 else ()
         return (*tag, *((value.wide,) if into.moving else ()))
@@ -445,6 +460,8 @@ def assemble(slots: tuple[Expr, ...], of: Shape) -> Value:
     """The inverse of `split`."""
     if of.scalar is not None:
         return slots[0]
+    if of.table:
+        return Table(of.table, slots[0])
     if not of.targets:
         return Address(())
     tag = slots[0] if len(of.targets) > 1 else Constant(0, I32)
@@ -459,6 +476,8 @@ def combine(a: Value, b: Value, kind: Type, pick: Callable[[str, Expr, Expr], Ex
     first, second = shape(a, kind), shape(b, kind)
     if first is None or second is None:
         return UNDEFINED  # an array or a reference of an inner scope, which ends here
+    if first.table != second.table:
+        return UNDEFINED  # one of two tables
     joined = join(first, second)
     pairs = zip(joined.slots, split(a, joined), split(b, joined), strict=True)
     return assemble(tuple(x if x == y else pick(suffix, x, y) for (suffix, _), x, y in pairs), joined)

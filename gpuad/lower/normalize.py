@@ -22,6 +22,7 @@ from functools import partial
 from ..errors import UnsupportedError
 from ..ir import folding, surface
 from ..ir.aliases import NONE, Aliases, Origin, Overlap, nulls
+from ..ir.lists import is_list
 from ..ir.nodes import Alloc, Barrier, Block, Buffer, Constant, Expr, Kernel, Shuffle, Stmt, Store, Tell, Var
 from ..ir.records import holds_pointers, is_composite, is_record, numbers, size_of, split_parameter
 from ..ir.rewrite import holds, map_blocks
@@ -78,6 +79,8 @@ def _parameter(s: Lowering, declaration: surface.Declaration) -> tuple[Var | Buf
     """Makes a parameter known; gives those that it is in the core IR."""
     kind, cell, span = declaration.type, s.declare(declaration), declaration.span
     check_type(kind, span)
+    if is_list(declaration):
+        raise UnsupportedError(f"'{declaration.name}' is a list of arrays, of which a call says how many there are", span)
     if isinstance(kind, Pointer) and not declaration.reference:
         memory = records.memory_of(s, declaration.name, kind.element, Space.GLOBAL, None, span)
         s.env[cell] = Address((memory,))

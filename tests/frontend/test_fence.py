@@ -85,7 +85,12 @@ BODIES: dict[str, tuple[str, str]] = {
         f"members of U that {SHARE} (a: float32, b_0: int16): {REINTERPRETED_MEMORY}",
     ),
     "array of pointers": ("float* ^a[2];", "arrays of pointers are not supported"),
-    "address of a pointer": ("auto ^p = &x;", "pointers to pointers are not supported; pass each array as an argument of its own"),
+    "address of a pointer": ("auto p = ^&x;", "pointers to pointers are not supported"),
+    "pointers of which one is null": (
+        "float* a[2] = {x, ^nullptr};",
+        "an array of pointers of which one is null is not supported",
+    ),
+    "pointers without a value": ("float* ^a[2] = {x};", "an array of pointers needs a value for each of them"),
     "address of array": (
         "float a[2]; auto p = ^&a;",
         "the address of a whole array is not supported; an array's name is a pointer to its first element",
@@ -243,9 +248,9 @@ SOURCES: dict[str, tuple[str, str]] = {
         "the member a is not supported here",
     ),
     "void pointer": ("__global__ void k(void* ^x) {}", "void pointers are not supported; give the type of what they point to"),
-    "pointer to pointer": (
-        "__global__ void k(float** ^x) { x[0][0] = 1; }",
-        "pointers to pointers are not supported; pass each array as an argument of its own",
+    "pointer to pointers to pointers": (
+        "__global__ void k(float*** ^x) { x[0][0][0] = 1; }",
+        "pointers to pointers to pointers are not supported; pass a list of arrays for each",
     ),
     "recursion": (
         "__device__ float f(float a) { return a < 0 ? a : ^f(a - 1); } __global__ void k(float* x) { x[0] = f(x[0]); }",

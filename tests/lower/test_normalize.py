@@ -557,11 +557,16 @@ def test_refusals(v: Names) -> None:
     refuses("neither a parameter nor", v, var("nobody", F32).set(1.0))
 
 
-@pytest.mark.parametrize("kind", [Pointer(Pointer(F32)), Pointer(Pointer(Vector(F32, 2)))])
+@pytest.mark.parametrize("kind", [Pointer(Pointer(Pointer(F32))), Pointer(Pointer(Pointer(Vector(F32, 2))))])
 def test_types_of_later_releases(v: Names, kind: Any) -> None:
     refuses("later release", v, declare(var("w", kind)))
     with pytest.raises(UnsupportedError, match="later release"):
         normalize(function("k", [var("w", kind)], []))
+
+
+def test_lists_of_arrays_have_a_length() -> None:
+    with pytest.raises(UnsupportedError, match="'w' is a list of arrays, of which a call says how many there are"):
+        normalize(function("k", [var("w", Pointer(Pointer(F32)))], []))
 
 
 def test_const_memory_is_not_written() -> None:

@@ -59,7 +59,7 @@ from .fence import TEMPORARY_ARRAY, kind_message
 from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda
 from .lower_expressions import dereferenced
 from .types import convert, is_const, is_reference, is_rvalue_reference, lower_variable
-from .variables import declare_shared, initial_value, initial_values, is_braced, is_shared, is_undefined
+from .variables import declare_shared, initial_pointers, initial_value, initial_values, is_braced, is_pointers, is_shared, is_undefined
 
 _IGNORED_DECLARATIONS = {
     *(CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL, CursorKind.USING_DECLARATION, CursorKind.USING_DIRECTIVE),
@@ -107,14 +107,18 @@ def _declare(ctx: Context, cursor: Cursor) -> Stmt:
         ctx.refuse(cursor, "static and extern variables in a kernel are not supported unless they are const")
     if is_reference(cursor.type):
         return _reference(ctx, cursor, start)
+    if start is not None and start.kind == CursorKind.INIT_LIST_EXPR and is_pointers(cursor.type):
+        value = initial_pointers(ctx, cursor, start)
+        table = ctx.fresh(ctx.span(cursor), cursor.spelling, value.type, const=True)
+        return Declare(table.span, ctx.declare(cursor, table), value)
     type_ = lower_variable(cursor.type, ctx.span(cursor))
-    value: Expr | tuple[Expr, ...] | None = None
+    given: Expr | tuple[Expr, ...] | None = None
     if start is not None and (
         is_braced(start) or not is_undefined(start)
     ):  # before the variable is declared: its own name is not yet known there
-        value = initial_values(ctx, type_, start) if isinstance(type_, Array) else initial_value(ctx, type_, start)
+        given = initial_values(ctx, type_, start) if isinstance(type_, Array) else initial_value(ctx, type_, start)
     declaration = ctx.fresh(ctx.span(cursor), cursor.spelling, type_, const=is_const(cursor.type))
-    return Declare(declaration.span, ctx.declare(cursor, declaration), value)
+    return Declare(declaration.span, ctx.declare(cursor, declaration), given)
 
 
 def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> Stmt:

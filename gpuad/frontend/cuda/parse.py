@@ -416,7 +416,8 @@ def _parameter(ctx: Context, cursor: Cursor, number: int, is_kernel: bool) -> De
     if isinstance(type_, Pointer) and is_kernel:
         if isinstance(type_.element, Array):
             return _flat(ctx, cursor, type_)
-        if not _is_element(type_.element):
+        inner = type_.element.element if isinstance(type_.element, Pointer) else type_.element
+        if not _is_element(inner):
             ctx.refuse(cursor, NO_ELEMENT)
     declared = cursor.type.get_canonical().get_pointee() if reference else cursor.type
     const = is_const(declared) and isinstance(type_, Pointer) == (declared.get_canonical().kind == TypeKind.POINTER)

@@ -237,8 +237,8 @@ def _pointer(pointee: ClangType, span: Span, outer: _Outer = ()) -> Pointer:
     if pointee.get_canonical().kind in _FUNCTIONS:
         raise UnsupportedError(FUNCTION_POINTER, span)
     element = element_type(pointee, span, outer)
-    if isinstance(element, Pointer):
-        raise UnsupportedError("pointers to pointers are not supported; pass each array as an argument of its own", span)
+    if isinstance(element, Pointer) and isinstance(element.element, Pointer):
+        raise UnsupportedError("pointers to pointers to pointers are not supported; pass a list of arrays for each", span)
     if is_record(element) and holds_pointers(element):
         raise UnsupportedError("pointers in structs behind pointers are not supported; pass the arrays alone", span)
     if isinstance(element, ir.Void):
@@ -355,9 +355,16 @@ def _as_pointer(value: Expr, target: Pointer, span: Span, implicit: bool) -> Exp
     if isinstance(source, Pointer) and any(_paths(source.element, target.element)):
         place = value.lvalue if isinstance(value, AddressOf) else Deref(span, source.element, value)
         return AddressOf(span, target, as_base(place, target.element, span))
-    if isinstance(source, Pointer) and (alike(source.element, target.element) or _same_size(source.element, target.element)):
+    if isinstance(source, Pointer) and (_alike(source.element, target.element) or _same_size(source.element, target.element)):
         return Cast(span, target, value, implicit)
     raise UnsupportedError(f"a cast from {source} to {target} reinterprets memory, which a derivative cannot follow", span)
+
+
+def _alike(one: Type, other: Type) -> bool:
+    """Whether memory of one may be read as the other; of pointers, where they point to the same."""
+    if isinstance(one, Pointer) and isinstance(other, Pointer):
+        return one.element == other.element
+    return alike(one, other)
 
 
 def _same_size(one: Type, other: Type) -> bool:

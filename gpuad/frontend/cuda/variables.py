@@ -34,7 +34,7 @@ from clang.cindex import Type as ClangType
 from ...errors import UnsupportedError
 from ...ir import surface
 from ...ir.records import holds_pointers, is_record, member_of, numbers, parts
-from ...ir.surface import DYNAMIC, Binary, Cast, Constant, Declaration, Declare, Deref, Expr, Global, Name, Record
+from ...ir.surface import DYNAMIC, Binary, Cast, Constant, Declaration, Declare, Deref, Expr, Global, Name, Record, Table
 from ...ir.types import I32, U64, Array, Complex, Member, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
 from .clang_c import binary_operator, children, descendants, evaluate, has_attribute, initializer, unary_operator
@@ -340,6 +340,25 @@ def zero(ctx: Context, type_: Type, span: Span) -> Expr:
     if isinstance(type_, Struct) and not type_.listed:
         raise UnsupportedError(f"the initialiser of {type_.name} is not supported; write its constructor", span)
     return Record(span, type_, tuple(zero(ctx, part.type, span) for part in parts(type_)))
+
+
+def is_pointers(type_: ClangType) -> bool:
+    """Whether it is the type of an array of pointers."""
+    plain = type_.get_canonical()
+    return bool(plain.kind == TypeKind.CONSTANTARRAY and plain.element_type.get_canonical().kind == TypeKind.POINTER)
+
+
+def initial_pointers(ctx: Context, cursor: Cursor, start: Cursor) -> Table:
+    """The pointers of an array that is given all of them."""
+    plain, items = cursor.type.get_canonical(), children(start)
+    if len(items) != plain.element_count:
+        ctx.refuse(cursor, "an array of pointers needs a value for each of them")
+    nulls = (CursorKind.CXX_NULL_PTR_LITERAL_EXPR, CursorKind.GNU_NULL_EXPR)
+    for item in items:
+        if any(node.kind in nulls for node in (item, *descendants(item))):
+            ctx.refuse(item, "an array of pointers of which one is null is not supported")
+    element = lower_type(plain.element_type, ctx.span(cursor))
+    return Table(ctx.span(start), Pointer(element, const=True), tuple(initial_value(ctx, element, item) for item in items))
 
 
 def initial_value(ctx: Context, type_: Type, cursor: Cursor) -> Expr:

@@ -1,0 +1,95 @@
+"""`gpuad.kernel`: a kernel from what a user has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+from ..deferred_import import import_registered
+from ..errors import LaunchError
+from ..frontend.cuda import parse
+from ..ir.lists import has_lists
+from ..source import SourceFile
+from .argument_flattening import ModuleMemory
+from .kernels import BoundLaunch, Family, Kernel
+from .list_kernels import ListKernel
+
+_families: list[Callable[[Any], Family | None]] = []
+
+
+def offer(recognise: Callable[[Any], Family | None]) -> None:
+    """Adds a way to make a kernel: `recognise` gives one for the objects that it knows, else None."""
+    _families.append(recognise)
+
+
+@overload
+def kernel(source: str | Path | Kernel, name: str | None = None, *, options: Sequence[str] = ()) -> Kernel: ...
+
+
+@overload
+def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any: ...
+
+
+def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any:
+    """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, a CuPy RawModule
+    and a name, or a CuPy ElementwiseKernel, ReductionKernel or jit.rawkernel. A template is named with its arguments: `step<float, 3>`.
+    From a gpuad kernel and a name: another kernel of its module, with which it shares the module's memory.
+
+        square = gpuad.kernel(text, "square")
+
+    `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
+    UnsupportedError (with file, line and column) for what gpuad cannot represent.
+    """
+    if isinstance(source, Kernel | ListKernel) and name is not None:
+        return _made(source.file, name, source.options, source.raw, source.module)
+    if isinstance(source, Family):
+        return source
+    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith((".cu", ".cuh"))):
+        path = Path(source)
+        return _made(SourceFile(str(source), path.read_text(encoding="utf-8")), _chosen(name, str(source)), options)
+    if isinstance(source, str):
+        return _made(SourceFile("<source>", source), _chosen(name, "<source>"), options)
+    if isinstance(source, BoundLaunch):
+        raise LaunchError(
+            "kernel[grid, block] is a launch: pass the kernel, and grid and block after it, as in autodiff(k, grid, block, args)"
+        )
+    import_registered()
+    made = next((m for m in (recognise(source) for recognise in _families) if m is not None), None)
+    return made or _from_cupy(source, name, options)
+
+
+def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, module: ModuleMemory | None = None) -> Family:
+    """A kernel of a text."""
+    if has_lists(parse(file, options=tuple(options)).kernel(name)):
+        return ListKernel(file, name, options, raw, module)
+    return Kernel(file, name, options, raw, module)
+
+
+def _chosen(name: str | None, where: str) -> str:
+    if name is None:
+        raise LaunchError(f"{where}: give the kernel's name as second argument")
+    return name
+
+
+def _from_cupy(source: Any, name: str | None, options: Sequence[str]) -> Family:
+    """From a RawKernel or RawModule, known by what they offer."""
+    code = getattr(source, "code", None)
+    if code is None:
+        what = "was made from a binary and has no source" if hasattr(source, "file_path") else "is no kernel"
+        raise LaunchError(f"{type(source).__name__} {what}; pass CUDA text and a name, a .cu path and a name, or a CuPy RawKernel")
+    given = (*getattr(source, "options", ()), *options)
+    file, own = SourceFile(f"<{type(source).__name__}>", code), getattr(source, "name", None)
+    expressions = _expressions(source)
+    if (
+        name is None and own is not None and expressions is not None
+    ):  # a function that was taken from a RawModule has its name as the compiler made it
+        own = parse(file, options=given).called(own, expressions)
+    return _made(file, _chosen(name or own, "<module>"), given, source)
+
+
+def _expressions(source: Any) -> Sequence[str] | None:
+    """The name expressions of a function's module: CuPy's RawModule shows them, its RawKernel tells them to `pickle` alone."""
+    shown: Sequence[str] | None = getattr(source, "name_expressions", None)
+    state = source.__getstate__() if shown is None and hasattr(source, "__getstate__") else None
+    return state.get("name_expressions") if isinstance(state, dict) else shown
