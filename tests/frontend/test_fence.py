@@ -20,6 +20,10 @@ VOLATILE = (
     "memory may be volatile"
 )
 VIRTUAL = "structs with virtual functions, or bases that depend on a template (P), are not supported; write the fields into the struct"
+POINTER = (
+    "a pointer to a function is supported where it surely is that of one: a parameter, a template's argument or a variable that is given a "
+    "function and never changed; else call each by its name under a condition"
+)
 SHARE = "share memory differ in their numbers"
 REINTERPRETED_MEMORY = "a derivative cannot follow reinterpreted memory; make it a struct"
 FENCES = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
@@ -140,16 +144,18 @@ BODIES: dict[str, tuple[str, str]] = {
     "printf as a value": ('n = ^printf("hello");', "the function printf is not supported"),
     "assert with effects": ("^assert(x[0]++ > 0);", "assert with arguments that have side effects is not supported"),
     "sincos within a loop's header": ("for (; n; ^sincosf(x[0], x, x + 1)) {}", "the function sincosf is not supported"),
-    "function pointer": ("auto ^p = square;", "function pointers are not supported; call the function by its name"),
+    "one of two functions": ("float (*p)(float) = ^n ? square : third; x[0] = p(x[0]);", POINTER),
+    "pointer to a function that changes": ("float (*p)(float) = square; ^p = third;", POINTER),
+    "pointer to no function": ("float (*^p)(float); p = third;", POINTER),
     "barrier as a value": ("n = (^__syncthreads(), 1);", "the function __syncthreads is not supported"),
 }
 
 # Whole sources.
 SOURCES: dict[str, tuple[str, str]] = {
-    "function as a template argument": (
-        "template <float (*F)(float)> __device__ float f(float a) { return ^F(a); } __device__ float g(float a) { return a; } "
-        "__global__ void k(float* x) { x[0] = f<g>(x[0]); }",
-        "calls through pointers are not supported",
+    "functions in a struct": (
+        "struct P { float (*f)(float); }; __device__ float g(float a) { return a; } "
+        "__global__ void k(float* x) { P ^p{g}; x[0] = p.f(x[0]); }",
+        POINTER,
     ),
     "inside an instance": (
         "template <class T> __device__ T f(T a) { T b = a; ^goto done; done: return b; } __global__ void k(float* x) { x[0] = f(x[0]); }",
@@ -262,9 +268,9 @@ SOURCES: dict[str, tuple[str, str]] = {
         "recursion is not supported: this call of f leads back to it; write a loop",
     ),
     "no body": ("__device__ float f(float a); __global__ void k(float* x) { x[0] = ^f(1); }", "the function f has no body in this source"),
-    "function pointer": (
-        "__device__ float f(float a) { return a; } __global__ void k(float* x) { float (*^p)(float) = f; x[0] = p(x[0]); }",
-        "function pointers are not supported; call the function by its name",
+    "pointers to functions in an array": (
+        "__device__ float f(float a) { return a; } __global__ void k(float* x) { float (*^p[1])(float) = {f}; x[0] = p[0](x[0]); }",
+        POINTER,
     ),
     "variadic": (
         "__device__ float f(float a, ...) { return a; } __global__ void k(float* x) { x[0] = ^f(1, 2); }",
@@ -285,11 +291,6 @@ SOURCES: dict[str, tuple[str, str]] = {
     "a header of the user's own": (
         '#include ^"cubic_complex.h"\n',
         "the header 'cubic_complex.h' was not found; give its folder with the option -I",
-    ),
-    "a header of the host": (
-        "#include ^<omp.h>\n",
-        "the header 'omp.h' cannot be used: it is one of the host, which NVRTC has not either; put it between #ifndef __CUDACC_RTC__ and "
-        "#endif",
     ),
     "unknown header": ('#include ^"mine.h"\n', "the header 'mine.h' was not found; give its folder with the option -I"),
 }
@@ -324,6 +325,7 @@ INVALID: dict[str, tuple[str, str]] = {
 PREAMBLE = """#define FOREVER for (int i = 0;; i++)
 #define GO(label) goto label
 __device__ float square(float a) { return a * a; }
+__device__ float third(float a) { return a / 3; }
 """
 
 

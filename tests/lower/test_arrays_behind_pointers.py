@@ -81,6 +81,6 @@ def test_it_is_called_by_its_name() -> None:
 
 @pytest.mark.parametrize("declared", ["double* (*x)[3]", "double** x[3]", "double (**x)[3]"])
 def test_pointers_within_are_refused_there(declared: str) -> None:
-    with pytest.raises(UnsupportedError, match="pointers|a kernel's pointer must point to numbers") as found:
+    with pytest.raises(UnsupportedError, match=r"pointers|a kernel's pointer must point to numbers") as found:
         gpuad.kernel(f'extern "C" __global__ void k({declared}) {{ }}', "k")
     assert found.value.line == 1

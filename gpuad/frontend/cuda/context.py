@@ -36,7 +36,10 @@ class Context:
     lower_function: Callable[[Context, Cursor, Type | None], surface.Function]
     check: Callable[[Cursor], None]
     declarations: dict[Cursor, Declaration] = field(default_factory=dict)
-    helpers: dict[tuple[Cursor, Type | None], surface.Function] = field(default_factory=dict)  # of a member function: one a type of object
+    helpers: dict[tuple[Cursor, Type | None, tuple[Cursor, ...]], surface.Function] = field(
+        default_factory=dict
+    )  # of a member function one a type of object, of one that is passed functions one for these
+    functions: dict[Cursor, Cursor] = field(default_factory=dict)  # what pointers to functions point to, by the variable
     active: list[Cursor] = field(
         default_factory=list
     )  # the functions being lowered, outermost first: one of them called again is a recursion

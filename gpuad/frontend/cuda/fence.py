@@ -15,7 +15,10 @@ _JUMP = "write a loop, break or return"
 _ROOM = "pass an array, or declare one of constant length"
 
 TEMPORARY_ARRAY = "a reference to a temporary array is not supported; give the array a name"
-FUNCTION_POINTER = "function pointers are not supported; call the function by its name"
+FUNCTION_POINTER = (
+    "a pointer to a function is supported where it surely is that of one: a parameter, a template's argument or a variable that is given a "
+    "function and never changed; else call each by its name under a condition"
+)
 LAMBDA = "a lambda can be called and passed to functions, but not stored in a struct or returned; else write a __device__ function"
 
 KINDS: dict[CursorKind, str] = {
@@ -87,8 +90,6 @@ GROUPS: dict[str, str] = {
 
 _ASYNC = "asynchronous copies are not supported; copy in a loop, then sync()"
 
-_HOST = r"(omp|(sys/)?time|unistd)\.h|iostream|fstream|iomanip|string|vector|map|set|memory|chrono|thread|functional|stdexcept"
-
 HEADERS: dict[str, str] = {  # patterns of whole names: a user's own cubic.h is none of CUB's
     r"(cooperative_groups/memcpy_async|cuda/(barrier|pipeline)|cuda_pipeline\w*|cuda_awbarrier\w*)(\.h)?": _ASYNC,
     r"cooperative_groups/.*": "this part of cooperative groups is not supported",
@@ -96,7 +97,6 @@ HEADERS: dict[str, str] = {  # patterns of whole names: a user's own cubic.h is 
     r"curand\w*\.h": "this part of curand is not supported; curand_kernel.h is",
     r"cub/.*": "CUB is not supported; shared memory, shuffles and cooperative groups are",
     r"thrust/.*": "Thrust is not supported; of its headers thrust/complex.h is",
-    _HOST: "it is one of the host, which NVRTC has not either; put it between #ifndef __CUDACC_RTC__ and #endif",
     r"(crt/)?mma\.h": "matrix fragments (wmma) are not supported; write the product as a loop over shared memory",
 }
 

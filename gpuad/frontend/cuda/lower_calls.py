@@ -5,11 +5,14 @@ Lambdas: `auto f = [&](float u) { return u * a; };` and then `f(x)`, `apply(f, x
 A lambda is a helper that sees the variables of the function that makes it. What it captures by reference are these variables. What it
 captures by copy is copied where the lambda is made, and its body sees the copies. Its object holds nothing else, so it is no argument of
 the functions that it is passed to: each lambda has a type, and an instance of the function template, of its own.
+
+Pointers to functions, `apply(square, x)`, `f<square>(x)`, `float (*f)(float) = square;`: which function it is, is known where it is called,
+since variables of this kind never change. A function that is passed one is a helper for that one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from clang.cindex import Cursor, CursorKind
 
@@ -35,11 +38,11 @@ from .builtins import BUILTINS, Call
 from .clang_c import children, descendants, evaluate, file_location, initializer, same_extent
 from .compare_and_swap import atomic_idiom
 from .context import Context
-from .fence import LAMBDA, TEMPORARY_ARRAY, function_message
+from .fence import FUNCTION_POINTER, LAMBDA, TEMPORARY_ARRAY, function_message
 from .lower_expressions import dereferenced
 from .records import implicit_assignment, implicit_construction, is_method, receiver
 from .translation_unit import is_ours
-from .types import HALVES, constant, convert, explicit, is_const, is_lambda_type, record_of
+from .types import HALVES, constant, convert, explicit, is_const, is_function_pointer, is_lambda_type, record_of
 from .variables import has_body, is_elided
 
 _METHODS = {CursorKind.CXX_METHOD, CursorKind.CONVERSION_FUNCTION}
@@ -53,7 +56,7 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
         (original,) = children(cursor)
         return ctx.expression(original)
     if callee is None or callee.kind not in _FUNCTIONS:
-        ctx.refuse(cursor, "calls through pointers are not supported")
+        callee = pointed_to(ctx, children(cursor)[0])
     if is_lambda(callee):
         return _lambda(ctx, cursor, callee)
     if callee.kind in (CursorKind.CONSTRUCTOR, CursorKind.CONVERSION_FUNCTION) and is_ours(callee) and _is_half(callee):
@@ -147,7 +150,9 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
         ctx.refuse(cursor, "functions with a variable number of arguments are not supported")
     for argument in given:
         passed(ctx, argument)
-    function = _lowered(ctx, definition, target[0].type if target else None, cursor)
+    own = zip(given, parameters, definition.get_arguments(), strict=True)
+    functions = {d: _passed_function(ctx, g, p) for g, p, d in own if is_function_pointer(p)}
+    function = _lowered(ctx, definition, target[0].type if target else None, functions, cursor)
     pairs = [(g, p) for g, p in zip(given, parameters, strict=True) if not is_passed(p)]
     declared = function.parameters[len(target) :]
     arguments = tuple(_argument(ctx, g, p, d, cursor) for (g, p), d in zip(pairs, declared, strict=True))
@@ -188,11 +193,14 @@ def _is_derived(cursor: Cursor, *inner: Cursor) -> bool:
     return len(inner) == 1 and same_extent(cursor, inner[0]) and record_of(cursor) != record_of(inner[0])
 
 
-def _lowered(ctx: Context, definition: Cursor, object_type: Type | None, call: Cursor) -> surface.Function:
-    """A helper is lowered once for each type of the object that it is called on; all calls share it. What is wrong in a function of ours is
-    wrong with the call."""
-    key = definition, object_type
+def _lowered(
+    ctx: Context, definition: Cursor, object_type: Type | None, functions: Mapping[Cursor, Cursor], call: Cursor
+) -> surface.Function:
+    """A helper is lowered once for each type of the object that it is called on, and for the functions that it is passed; all calls share
+    it. What is wrong in a function of ours is wrong with the call."""
+    key = definition, object_type, tuple(functions.values())
     if key not in ctx.helpers:
+        ctx.functions.update(functions)
         try:
             ctx.helpers[key] = ctx.lower_function(ctx, definition, object_type)
         except UnsupportedError as error:
@@ -230,6 +238,7 @@ def _default(ctx: Context, parameter: Cursor, at: Cursor) -> Expr:
 _CAPTURE = "a lambda can capture variables by their names, all of them by reference, or all by copy ([a, &b], [&], [=]), and nothing else"
 _MACRO = "a lambda, or what it captures, from a macro is not supported"
 _WRAPPERS = (CursorKind.UNEXPOSED_EXPR, CursorKind.CALL_EXPR, CursorKind.PAREN_EXPR)
+_AROUND_FUNCTIONS = (CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR, CursorKind.UNARY_OPERATOR, CursorKind.DECL_REF_EXPR)
 _VARIABLES = (CursorKind.VAR_DECL, CursorKind.PARM_DECL)
 
 
@@ -247,8 +256,32 @@ def lambda_of(start: Cursor | None) -> Cursor | None:
 
 
 def is_passed(parameter: Cursor) -> bool:
-    """Whether what is declared is a lambda."""
-    return is_lambda_type(parameter.type)
+    """Whether what is declared is a lambda, or a pointer to a function: the program that is made of the kernel has none of them."""
+    return is_lambda_type(parameter.type) or is_function_pointer(parameter)
+
+
+def _passed_function(ctx: Context, given: Cursor, parameter: Cursor) -> Cursor:
+    """The function that an argument is, or the parameter is by default."""
+    start = initializer(parameter) if _is_default(given) else None
+    return pointed_to(ctx, start if start is not None else given)
+
+
+def pointed_to(ctx: Context, value: Cursor) -> Cursor:
+    """The function that an expression is, or points to. Refuses one of which that is not known."""
+    at = value
+    while at.kind in _AROUND_FUNCTIONS:
+        inner = [child for child in children(at) if child.kind.is_expression()]
+        if at.kind == CursorKind.DECL_REF_EXPR and at.referenced is not None:
+            break
+        if len(inner) != 1:
+            ctx.refuse(value, FUNCTION_POINTER)
+        (at,) = inner
+    found = at.referenced if at.kind == CursorKind.DECL_REF_EXPR else None
+    if found is not None and found.kind == CursorKind.FUNCTION_DECL:
+        return found
+    if found is None or found not in ctx.functions:
+        ctx.refuse(value, FUNCTION_POINTER)
+    return ctx.functions[found]
 
 
 def passed(ctx: Context, given: Cursor) -> None:
@@ -275,7 +308,7 @@ def make_lambda(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
 def lowered(ctx: Context, cursor: Cursor, callee: Cursor) -> Function:
     """The body of the lambda that is called, as a helper that sees the variables around it."""
     definition, kind = callee.get_definition(), callee.semantic_parent
-    key = definition, None
+    key = definition, None, ()
     if definition is None or (key not in ctx.helpers and not _is_made(ctx, cursor, kind)):
         ctx.refuse(cursor, LAMBDA)
     if not callee.is_const_method():

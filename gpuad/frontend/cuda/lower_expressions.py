@@ -62,6 +62,8 @@ def name(ctx: Context, cursor: Cursor) -> Expr:
         return Name(ctx.span(cursor), known.type, known)
     if declared.kind == CursorKind.ENUM_CONSTANT_DECL:
         return constant(ctx.span(cursor), _scalar(ctx, cursor), declared.enum_value)
+    if declared in ctx.functions:
+        ctx.refuse(cursor, FUNCTION_POINTER)
     if declared.kind == CursorKind.VAR_DECL:
         return _global(ctx, cursor, declared.get_definition() or declared)
     if declared.kind == CursorKind.FUNCTION_DECL:

@@ -56,9 +56,9 @@ from .clang_c import binary_operator, children, file_location, initializer
 from .clang_c import evaluate as evaluate_constant
 from .context import Context
 from .fence import TEMPORARY_ARRAY, kind_message
-from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda
+from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda, pointed_to
 from .lower_expressions import dereferenced
-from .types import convert, is_const, is_reference, is_rvalue_reference, lower_variable
+from .types import convert, is_const, is_function_pointer, is_reference, is_rvalue_reference, lower_variable
 from .variables import declare_shared, initial_pointers, initial_value, initial_values, is_braced, is_pointers, is_shared, is_undefined
 
 _IGNORED_DECLARATIONS = {
@@ -93,7 +93,11 @@ def declarations(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
 def _declared(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     if cursor.kind != CursorKind.VAR_DECL or not is_passed(cursor):
         return (_declare(ctx, cursor),)
-    made = lambda_of(initializer(cursor))
+    start = initializer(cursor)
+    if is_function_pointer(cursor):
+        ctx.functions[cursor] = pointed_to(ctx, start if start is not None else cursor)
+        return ()
+    made = lambda_of(start)
     return make_lambda(ctx, made) if made is not None else ()  # another name of one that is made
 
 

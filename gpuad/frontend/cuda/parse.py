@@ -122,6 +122,10 @@ _FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.FUNCTION_TEMPLATE}
 _HOST_NAME = re.compile(
     r"(unknown type name|use of undeclared identifier) '(u_char|ushort|uint|ulong|std|M_\w+|INFINITY|NAN|HUGE_VALF?|U?\w+_(MIN|MAX))'.*"
 )
+_OF_THE_HOST = re.compile(
+    r"no \w+ named '(\w+_ptr|chrono|thread|c(out|err)|endl|runtime_error|exception|[io]?(f|string)stream)' in namespace 'std'.*"
+    r"|.*(undefined template|incomplete type|incomplete result type) '(const )?std::.*"
+)
 _CONTAINED = "Semantic Issue"  # an error of this category does not change how the text around it is read
 
 
@@ -314,6 +318,8 @@ def _lies_in(place: SourceLocation, function: Cursor) -> bool:
 def _compile_error(error: Diagnostic, places: Places) -> CompileError:
     unknown = re.fullmatch(r"use of undeclared identifier '([A-Z][A-Z\d_]*)'", str(error.spelling))
     hint = f"; if it is a macro, define it by the option -D{unknown[1]}=..." if unknown else ""
+    if _OF_THE_HOST.fullmatch(str(error.spelling)):
+        hint = "; code of the host that needs it stands between #ifndef __CUDACC_RTC__ and #endif"
     return CompileError(f"{error.spelling}{hint}", places.at(error.location))
 
 
@@ -382,7 +388,9 @@ def lower_function(ctx: Context, definition: Cursor, object_type: Type | None) -
     method = records.is_method(definition) and not closure
     ctx.receivers.append(records.own_object(ctx, definition, object_type) if method or constructor else None)
     receiver = (ctx.receivers[-1],) if method and ctx.receivers[-1] else ()
-    parameters = tuple(_parameter(ctx, p, number, is_kernel) for number, p in enumerate(definition.get_arguments()) if not is_passed(p))
+    parameters = tuple(
+        _parameter(ctx, p, number, is_kernel) for number, p in enumerate(definition.get_arguments()) if is_kernel or not is_passed(p)
+    )
     result = ctx.receivers[-1].type if constructor and ctx.receivers[-1] else lower_type(definition.result_type, ctx.span(definition))
     body = _body(ctx, definition)
     ctx.active.pop()

@@ -279,6 +279,11 @@ def is_lambda_type(type_: ClangType) -> bool:
     return str(plain.spelling).removeprefix("const ").startswith("(lambda")
 
 
+def is_function_pointer(cursor: Cursor) -> bool:
+    """Whether what is declared is a pointer, or a reference, to a function."""
+    return cursor.type.get_canonical().get_pointee().get_canonical().kind in _FUNCTIONS
+
+
 def record_of(cursor: Cursor) -> Cursor | None:
     """The struct that an expression is one of, or points to; None for any other."""
     type_ = cursor.type.get_canonical()
