@@ -184,8 +184,13 @@ class Watch:
             raise
 
     def duplicates(self, mpi: Any, count: int) -> list[Any]:
-        """Communicators of the same ranks as one of MPI's, which all of these make."""
-        return duplicates(mpi, count, self.wait)
+        """Communicators of the same ranks as one of MPI's, which all of these make. Who is late finishes it, though others have stopped
+        since: they have made it."""
+
+        def wait(request: Any, what: str) -> None:
+            poll(request, what, self.limit, self._refuse_ended)
+
+        return duplicates(mpi, count, wait)
 
 
 _never_freed: list[Any] = []
