@@ -364,6 +364,7 @@ class ndarray:  # the name is CuPy's
     __radd__, __rmul__, __rsub__, __eq__ = map(_binary, ("__radd__", "__rmul__", "__rsub__", "__eq__"))  # type: ignore[assignment]
     __gt__, __le__, __or__, __and__ = map(_binary, ("__gt__", "__le__", "__or__", "__and__"))
     __rshift__, __lshift__, __ne__ = map(_binary, ("__rshift__", "__lshift__", "__ne__"))  # type: ignore[assignment]
+    __lt__, __mod__ = map(_binary, ("__lt__", "__mod__"))
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -635,7 +636,7 @@ def module() -> ModuleType:
         setattr(cupy, name, partial(_like, getattr(np, name)))
     for name in ("float16", "float32", "float64", "int32", "int64", "uint8", "inf"):
         setattr(cupy, name, getattr(np, name))
-    for name in ("where", "isfinite", "abs", "maximum"):
+    for name in ("where", "isfinite", "isnan", "abs", "maximum"):
         setattr(cupy, name, partial(_applied, getattr(np, name)))
     vars(cupy).update(
         __version__="0.0.fake",

@@ -58,6 +58,22 @@ def collectives(comm: Any) -> None:
     gradients(comm, lambda c, z: c.Alltoallv([z[0], gives], [z[1], takes]), (sum(gives),), (sum(takes),))
 
 
+def extrema(comm: Any) -> None:
+    """The winners, too: the lowest of equals, and of NaN."""
+    for op in ("MAX", "MIN"):
+        gradients(comm, lambda c, z, op=op: c.Allreduce(z[0], z[1], op=op), (3,), (3,))
+        gradients(comm, lambda c, z, op=op: c.Allreduce(IN_PLACE, z[0], op=op), (4,), dtype=np.float32)
+        gradients(comm, lambda c, z, op=op: c.Reduce(z[0], z[1] if c.rank == 1 else None, op=op, root=1), (3,), (3,))
+    over, _ = paired(comm)
+    with fake_cupy.Stream(non_blocking=True):
+        x, tape = Duplicated(cupy.asarray(np.array([1.0, float(comm.rank), np.nan if comm.rank else 9.0]))), Tape()
+        with tape:
+            over.Allreduce(IN_PLACE, x, op="MAX")
+        np.testing.assert_array_equal(x.primal.get(), [1.0, comm.size - 1.0, np.nan])
+        tape.reverse({x: cupy.asarray(np.ones(3))}, seed_rank=0)
+        np.testing.assert_array_equal(x.shadow.get(), [float(comm.rank == r) for r in (0, comm.size - 1, 1)])
+
+
 def messages(comm: Any) -> None:
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     nobody = comm.MPI.PROC_NULL
@@ -115,4 +131,4 @@ def refused(comm: Any) -> None:
         over.nccl.bcast(x.primal.data.ptr, 1 << 20, fake_nccl.NCCL_UINT8, 0, 0)
 
 
-CHECKS = [collectives, messages, chain, refused]
+CHECKS = [collectives, extrema, messages, chain, refused]
