@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from nightly import NIGHTLY
 from ranks import HERE, job, needs_mpi, passes
+from snippets import ROOT, blocks
 
 pytestmark = needs_mpi
 ON_FOUR = "collective:allreduce,reduce,bcast,halos,send_and_receive,extrema_of_equals,gather,scatter,reduce_scatter,requests,communicators"
@@ -23,6 +24,18 @@ def test_three_ranks() -> None:
 
 def test_four_ranks() -> None:
     passes(4, "collective" if NIGHTLY else ON_FOUR, "program", "failure", "random", limit=LIMIT)
+
+
+def test_dask(tmp_path: Path) -> None:
+    """The page's program with a scheduler and two workers. Dask's 15 packages are not among what the tests install for this one."""
+    # not only `distributed`, which is the name of this folder, too
+    pytest.importorskip("distributed.client", reason="dask.distributed is not installed (pip install distributed)")
+    (block,) = [b for b in blocks(ROOT / "docs" / "how-to" / "distributed.md") if b.title == "cluster.py"]
+    program = tmp_path / "cluster.py"
+    program.write_text(block.text)
+    done = job(3, str(program))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "loss 225, gradient [ 0.  3. 12. 27. 48. 75.]" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.gpu
