@@ -141,6 +141,7 @@ class MpiTransport:
     def finish(self, pending: Pending) -> Any:
         """Waits for a message; gives its array."""
         self.watch.wait(pending.request, pending.what, pending.array)
+        self._leaving = [p for p in self._leaving if p is not pending]
         return pending.array
 
     def all_left(self) -> None:

@@ -248,6 +248,20 @@ def views(comm: Any) -> None:
     agree(comm, program, [numbers(comm, 4, 2)])
 
 
+def blocks_of_views(comm: Any) -> None:
+    """Blocks in another order, and blocks that overlap where they are read, of arrays that are not contiguous."""
+    n = comm.size
+    counts, places = [1 + r % 2 for r in range(n)], [2 * (n - 1 - r) for r in range(n)]
+    agree(comm, lambda c, z: c.Allgatherv(IN_PLACE, [z[0][:, 1], counts, places]), [numbers(comm, 2 * n, 2)])
+    overlapping = [2 + r for r in range(n)]
+
+    def deal(c: Any, z: Any) -> None:
+        c.Scatterv([z[-1][::2], counts, overlapping] if c.rank == 1 else None, z[0][::2], 1)
+
+    own = numbers(comm, 2 * counts[comm.rank] - 1)
+    agree(comm, deal, [own, *([numbers(comm, 4 * n + 4)] if comm.rank == 1 else [])])
+
+
 def complex_numbers(comm: Any) -> None:
     for dtype in (np.complex128, np.complex64):
         agree(comm, lambda c, z: c.Allreduce(z[0], z[1]), [numbers(comm, 2, dtype=dtype), numbers(comm, 2, dtype=dtype)])
@@ -310,5 +324,5 @@ def in_order(comm: Any) -> None:
 
 CHECKS = [
     allreduce, reduce, bcast, sendrecv, halos, send_and_receive, several, extrema, extrema_of_equals, allgather, gather, scatter,
-    reduce_scatter, alltoall, requests, communicators, datatypes, views, complex_numbers, halves, in_order,
+    reduce_scatter, alltoall, requests, communicators, datatypes, views, blocks_of_views, complex_numbers, halves, in_order,
 ]  # fmt: skip

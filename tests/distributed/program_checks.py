@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -226,6 +230,48 @@ def overlap(comm: Any) -> None:
     assert order[:7] == ["begin"] * 4 + ["interior"] + ["end"] * 2, order
 
 
+def memory_of_messages(comm: Any) -> None:
+    """What messages and collectives take beside what a tape counts: of each that was begun and not waited for as many bytes as it has, of a
+    collective what a rank gets; in the reverse the same. Nothing is left of it."""
+    n, right, left = 50_000, (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    u, v, w = (Duplicated(np.ones(n)) for _ in range(3))
+
+    def halos() -> None:
+        comm.Waitall([comm.Irecv(u, left, 1), comm.Irecv(v, right, 2), comm.Isend(w, right, 1), comm.Isend(w, left, 2)])
+
+    def swap_all() -> None:
+        comm.Sendrecv(w, right, 3, u, left)
+
+    def total() -> None:
+        comm.Allreduce(w, u)
+
+    for program, forward, back in ((halos, 4, 4), (swap_all, 1, 2), (total, 1, 1)):
+        tape = Tape()
+        _record(tape, program)
+        tape.reverse({u: 1.0}, seed_rank="every")
+        after, most = _traced(partial(_record, tape, program))  # which is known by now
+        left_over, peak = _traced(partial(tape.reverse, {u: 1.0}, seed_rank="every"))
+        assert tape.stats.saved_bytes == 0
+        assert [round(x / u.nbytes, 1) for x in (after, left_over)] == [0, 0], program.__name__
+        assert [round(x / u.nbytes) for x in (most, peak)] == [forward, back], program.__name__
+
+
+def _record(tape: Tape, program: Callable[[], None]) -> None:
+    with tape:
+        program()
+
+
+def _traced(run: Callable[[], None]) -> tuple[int, int]:
+    """Bytes that are there after a run and were not before, and the most within it."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+
 def _interior_reverse(dx: Any, dy: Any) -> None:
     interior.seen.append("interior")
     dx += dy
@@ -237,4 +283,4 @@ def interior(y: Any, x: Any) -> None:
 
 
 interior.seen = []  # type: ignore[attr-defined]
-CHECKS = [heat_on_strips, saved_and_sent, wave_on_strips, wave_in_double, overlap]
+CHECKS = [heat_on_strips, saved_and_sent, wave_on_strips, wave_in_double, overlap, memory_of_messages]
