@@ -123,6 +123,7 @@ class Communicator:
 
     def Bcast(self, buf: Any, root: int = 0) -> None:
         """What the root has, to all."""
+        self._note()
         b, is_root = buffer(buf), self.rank == self._root(root)
         call = self._call("Bcast", "root_to_all", (b,), counts=(self._sized(b),), root=root, gives=is_root, gets=not is_root)
         self._run(COLLECTIVES["Bcast"], call, read=b if is_root else None, write=None if is_root else b)
@@ -141,6 +142,7 @@ class Communicator:
 
     def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
         """Of the root's array to each rank its block. `recvbuf`: IN_PLACE at the root for no copy of its own."""
+        self._note()
         root, is_root = self._root(root), self.rank == root
         stays = is_root and self._in_place(recvbuf)
         r = None if stays else buffer(recvbuf)
@@ -158,6 +160,7 @@ class Communicator:
 
     def Reduce_scatter(self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Any = None) -> None:
         """Of the sum over all ranks, each rank its block, of `recvcounts` elements."""
+        self._note()
         self._refuse_extremum("Reduce_scatter", op)
         r = buffer(recvbuf)
         inside = self._in_place(sendbuf)
@@ -180,6 +183,7 @@ class Communicator:
 
     def Alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
         """Block s of rank r's array becomes block r of rank s's. `[x, counts]`, `[x, (counts, displacements)]` if they differ."""
+        self._note()
         r, inside = buffer(recvbuf), self._in_place(sendbuf)
         s = r if inside else buffer(sendbuf)
         (counts, mine), (takes, outs) = s.blocks(self.size), r.blocks(self.size)
@@ -208,12 +212,14 @@ class Communicator:
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Sends an array, and waits until it may be written."""
+        self._note()
         if not self._nobody(dest):
             b = buffer(buf)
             self._run(MESSAGES["Send"], self._message("Send", (b,), dest=(dest, tag)), read=b)
 
     def Recv(self, buf: Any, source: int, tag: int = 0, status: Any = None) -> None:
         """Receives an array of just this size, from a rank and with a tag that are named."""
+        self._note()
         if not self._nobody(source):
             b = buffer(buf)
             self._run(MESSAGES["Recv"], self._message("Recv", (b,), source=(source, tag)), write=b)
@@ -223,6 +229,7 @@ class Communicator:
         status: Any = None,
     ) -> None:  # fmt: skip
         """Sends to one rank and receives from another at once."""
+        self._note()
         if source is None:
             raise LaunchError("Sendrecv: name the source. Nothing was sent.")
         sends, receives = not self._nobody(dest), not self._nobody(source)
@@ -237,6 +244,7 @@ class Communicator:
 
     def Sendrecv_replace(self, buf: Any, dest: int, sendtag: int = 0, source: int | None = None, recvtag: int | None = None) -> None:
         """The same with one array."""
+        self._note()
         if source is None or self._nobody(dest) or self._nobody(source):
             raise LaunchError("Sendrecv_replace takes two ranks; with PROC_NULL use Send or Recv. Nothing was sent.")
         b = buffer(buf)
@@ -246,6 +254,7 @@ class Communicator:
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Begins to send a copy of an array: it may be written at once. In the reverse its shadow comes back between the adjoints of Wait
         and of this."""
+        self._note()
         if self._nobody(dest):
             return Request(self._waited, None, None)
         b, slot = buffer(buf), self._slot()
@@ -256,6 +265,7 @@ class Communicator:
 
     def Irecv(self, buf: Any, source: int, tag: int = 0) -> Request:
         """Begins to receive an array, which holds what it held until Wait."""
+        self._note()
         if self._nobody(source):
             return Request(self._waited, None, None)
         b, slot = buffer(buf), self._slot()
@@ -379,7 +389,6 @@ class Communicator:
         return Session.of(tape, self) if tape is not None else None
 
     def _run(self, rule: Any, call: Call | Message, **given: Any) -> None:
-        self._note()
         arrays = {name: b.x if b is not None and b.size else None for name, b in given.items()}
         names = [n for n in rule.signature.parameters if n not in ("what", "winner")]
         extra = {}
@@ -392,6 +401,7 @@ class Communicator:
         return new_array(b.array, (b.size,), np.int32, active=False) if call.active and b is not None else None
 
     def _reduced(self, name: str, linear: str, sendbuf: Any, recvbuf: Any, op: Any, root: int | None) -> None:
+        self._note()
         inside, has_result = self._in_place(sendbuf), root is None or self.rank == root
         if inside and not has_result:
             raise LaunchError(f"{name}: IN_PLACE is for the root. Nothing was sent.")
@@ -411,6 +421,7 @@ class Communicator:
         self._run(rule, call, read=None if inside else s, write=None if inside else r, both=r if inside else None)
 
     def _gathered(self, name: str, linear: str, sendbuf: Any, recvbuf: Any, root: int | None) -> None:
+        self._note()
         inside, has_result = self._in_place(sendbuf), root is None or self.rank == root
         r = buffer(recvbuf) if has_result else None
         s = None if inside else buffer(sendbuf)

@@ -202,6 +202,22 @@ def requests(comm: Any) -> None:
     agree(comm, same_tag, [numbers(comm, 2), numbers(comm, 2)])
 
 
+def large_messages(comm: Any) -> None:
+    """Which MPI fetches from the sender's memory when they are received: it is written before, in the forward and in the reverse."""
+    n, right, left = 1 << 17, (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    x, y, tape = Duplicated(np.full(n, comm.rank + 1.0)), Duplicated(np.zeros(n)), Tape()
+    with tape:
+        sent = comm.Isend(x, right)
+        x *= 0.0
+        comm.Barrier()
+        comm.Recv(y, left)
+        sent.Wait()
+    np.testing.assert_array_equal(y.primal, left + 1.0)
+    tape.reverse({y: np.full(n, 10.0 + comm.rank)})
+    np.testing.assert_array_equal(x.shadow, 10.0 + right)
+    np.testing.assert_array_equal(y.shadow, 0)
+
+
 def communicators(comm: Any) -> None:
     """Rows and columns of a grid of ranks, and one that not all are in."""
     world = comm.mpi
@@ -324,5 +340,5 @@ def in_order(comm: Any) -> None:
 
 CHECKS = [
     allreduce, reduce, bcast, sendrecv, halos, send_and_receive, several, extrema, extrema_of_equals, allgather, gather, scatter,
-    reduce_scatter, alltoall, requests, communicators, datatypes, views, blocks_of_views, complex_numbers, halves, in_order,
+    reduce_scatter, alltoall, requests, large_messages, communicators, datatypes, views, blocks_of_views, complex_numbers, halves, in_order,
 ]  # fmt: skip

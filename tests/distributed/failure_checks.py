@@ -46,6 +46,7 @@ def counts(comm: Any) -> None:
     own = 2 + (comm.rank == 1)
     refused(comm, lambda c: c.Allreduce(IN_PLACE, np.ones(own)), r"rank 1: Allreduce SUM of 3 float64")
     refused(comm, recorded(lambda c: c.Allreduce(IN_PLACE, pair(own))), r"rank 1: Allreduce SUM of 3 float64")
+    refused(comm, lambda c: c.Allreduce(IN_PLACE, np.ones(own), op="MAX"), r"rank 1: Allreduce MAX of 3 float64")
     refused(comm, lambda c: c.Bcast(np.ones(own)), "rank 1: Bcast of 3 float64")
     takes = [2] * comm.size
     refused(comm, lambda c: c.Allgatherv(np.ones(2), [np.ones(sum(takes) + own - 2), [*takes[:-1], own]]) if own == 2 else
