@@ -327,6 +327,9 @@ def in_order(comm: Any) -> None:
             lambda c, z: c.Reduce(IN_PLACE if c.rank == 0 else z[0], z[0]),
         ):
             agree(comm, program, [numbers(comm, comm.size)])
+        counts = [r % 3 for r in range(comm.size)]
+        state = [numbers(comm, sum(counts)), numbers(comm, counts[comm.rank])]
+        agree(comm, lambda c, z: c.Reduce_scatter(z[0], z[1], counts), state)
         b, tape = Duplicated(np.zeros(50)), Tape()
         with tape:
             comm.Bcast(b)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import fake_cupy
@@ -85,33 +86,45 @@ def pylops_mpi_182(comm: Any) -> None:
         fake_cupy.Stream.synchronize = synchronize  # type: ignore[method-assign]
         ours = wrap(comm.mpi, limit=10)
         for transport in (ours.forward, ours.back):
-            start = transport.comm.Ibcast
-            transport.comm = _Started(transport.comm, order, start)
+            transport.comm = _Started(transport.comm, order)
+        right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
         with fake_cupy.Stream(non_blocking=True):
-            x = cupy.ones(4)
-            x.fill(comm.rank + 5.0)
-            ours.Bcast(x, root=1)
-            assert order[-1] == "Ibcast"
-            assert "wait" in order[:-1]
-            np.testing.assert_array_equal(x.get(), np.full(4, 6.0))
+            x, y, tape = (*(Duplicated(cupy.asarray(np.full(4, comm.rank + k))) for k in (5.0, 7.0)), Tape())
+            with tape:
+                ours.Bcast(x, root=1)
+                ours.Sendrecv(x, right, 0, y, left)
+                ours.Allreduce(IN_PLACE, y)
+            np.testing.assert_array_equal(y.primal.get(), np.full(4, 6.0 * comm.size))
+            tape.reverse({y: cupy.asarray(np.ones(4))}, seed_rank=0)
+            np.testing.assert_array_equal(x.shadow.get(), np.full(4, comm.size * float(comm.rank == 1)))
+        assert [name for name in order if name != "wait"] == [
+            *("Ibcast", "Irecv", "Isend", "Iallreduce"),
+            *("Iallreduce", "Irecv", "Isend", "Ireduce"),
+        ]
     finally:
         fake_cupy.Stream.synchronize = own  # type: ignore[method-assign]
         del sys.modules["cupy"]
 
 
 class _Started:
-    """A communicator that says when a copy begins, and that what it reads is on the host here."""
+    """A communicator to which arrays may be handed only just after a wait for their stream. What is on the "device" is on the host here."""
 
-    def __init__(self, comm: Any, order: list[str], start: Any) -> None:
-        self.comm, self.order, self.start = comm, order, start
+    def __init__(self, comm: Any, order: list[str]) -> None:
+        self.comm, self.order = comm, order
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.comm, name)
+        return partial(self._start, name) if name.startswith("I") else getattr(self.comm, name)
 
-    def Ibcast(self, what: Any, root: int) -> Any:
-        self.order.append("Ibcast")
-        array, count, kind = what
-        return self.start([array.host(True), count, kind], root=root)
+    def _start(self, name: str, *args: Any, **keywords: Any) -> Any:
+        assert self.order[-1:] == ["wait"], f"{name} before the stream was waited for"
+        self.order.append(name)
+        return getattr(self.comm, name)(*map(_on_host, args), **keywords)
+
+
+def _on_host(given: Any) -> Any:
+    if isinstance(given, list):
+        return [_on_host(x) for x in given]
+    return given.host(True) if isinstance(given, fake_cupy.ndarray) else given
 
 
 CHECKS = [mpi4jax_allreduce, flash_attention_1244, netket_1690, torch_120386, horovod_2687, pylops_mpi_182]
