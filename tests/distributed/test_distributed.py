@@ -18,12 +18,12 @@ LIMIT = 1500.0 if NIGHTLY else 90.0
 
 
 def test_two_ranks() -> None:
-    passes(2, "collective", "unusual", "program", "failure", "trap", "random", limit=LIMIT)
+    passes(2, "collective", "every:on_views,of_complex_numbers,of_halves", "unusual", "program", "failure", "trap", "random", limit=LIMIT)
 
 
 def test_three_ranks() -> None:
     """`nccl` last: it has a stand-in for CuPy in this process."""
-    passes(3, *(["unusual"] if NIGHTLY else []), "random", "nccl", limit=LIMIT)
+    passes(3, *(["unusual", "every"] if NIGHTLY else ["every:on_some_ranks"]), "random", "nccl", limit=LIMIT)
 
 
 def test_four_ranks() -> None:
