@@ -149,6 +149,16 @@ def a_reverse_that_raises(comm: Any) -> None:
     with pytest.raises(kind, match=text):
         tape.reverse({y: 1.0}, seed_rank=0)
     assert time.monotonic() - begin < SOON
+    comm.recover()
+    with pytest.raises(TapeError):  # half of it was done on some ranks
+        tape.reverse({y: 1.0}, seed_rank=0)
+    comm.recover()
+    x.primal[...] = x.shadow[...] = y.primal[...] = 1.0
+    with tape:
+        comm.Allreduce(x, y)
+        y *= x
+    tape.reverse({y: 1.0}, seed_rank=0)
+    np.testing.assert_array_equal(x.shadow, 2 + (comm.size if comm.rank == 0 else 0))
 
 
 def another_program(comm: Any) -> None:

@@ -200,7 +200,10 @@ def wave_in_double(comm: Any) -> None:
 
     alone, state = on_one(comm, lambda: gradient(None, Plate(1, rows, n))[:2])
     plate = strip(comm, rows, n)
+    forward, back = comm.forward.nbytes, comm.back.nbytes
     ours, mine, tape = gradient(comm, plate)
+    sent, returned = (sum(comm.mpi.allgather(n)) for n in (comm.forward.nbytes - forward, comm.back.nbytes - back))
+    assert sent == returned == steps * 2 * (comm.size - 1) * n * 8  # nothing is shared: no all-reduce
     own = slice(plate.first - 1, plate.first - 1 + plate.rows)
     np.testing.assert_array_equal(mine, state[own])
     np.testing.assert_allclose(ours, alone[own], rtol=1e-12, atol=1e-12 * np.abs(alone).max())
