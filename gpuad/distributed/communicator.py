@@ -98,9 +98,9 @@ class Communicator:
         self.watch.renew(self.mpi)
         for comm in operations.communicators:
             if comm.watch is self.watch:
-                comm.renew()
+                comm._renew()
 
-    def renew(self) -> None:
+    def _renew(self) -> None:
         """Goes on with other communicators of MPI; all ranks call it."""
         calls, forward, back = self.watch.duplicates(self.mpi, 3)
         self._calls.renew(calls)
