@@ -19,7 +19,7 @@ class Alone:
     def __init__(self, folder: Path, ranks: int, what: str, within: Sequence[str] = ()) -> None:
         self.folder = folder / f"{what} {len(within)}"
         self.folder.mkdir()
-        self._job = Job(ranks, str(HERE / "alone.py"), what, str(self.folder), limit=25, within=within)
+        self._job = Job(ranks, str(HERE / "alone.py"), what, str(self.folder), limit=60, within=within)
 
     def told(self) -> dict[int, tuple[float, str]]:
         """When it has ended, with an error: what each rank was told, and after how many seconds."""
@@ -42,7 +42,7 @@ def test_a_rank_that_does_not_answer(tmp_path: Path) -> None:
     """It sleeps, or does nothing at all."""
     for said in [job.told() for job in [Alone(tmp_path, 3, "stuck"), Alone(tmp_path, 3, "stopped")]]:
         assert set(said) == {0, 1}
-        assert all(seconds < LIMIT + 3 for seconds, _ in said.values())
+        assert all(seconds < LIMIT + 8 for seconds, _ in said.values()), said  # of which 8 for a machine with much else to do
         assert any("nothing came from the other ranks for 2 s" in text for _, text in said.values())
 
 
