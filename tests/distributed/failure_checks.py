@@ -181,6 +181,28 @@ def another_program(comm: Any) -> None:
         tape.reverse({y: 1.0}, seed_rank=0)
 
 
+def without_shadows(comm: Any) -> None:
+    """Arrays without shadows go through a recording; a shadow on one side only is found at the reverse where it was not before."""
+    x, plain, came, tape = pair(), np.arange(3.0) + comm.rank, np.zeros(3), Tape()
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    with tape:
+        comm.Sendrecv(plain, right, 1, came, left)
+        comm.Bcast(plain, root=1)
+        x *= came
+        comm.Allreduce(IN_PLACE, x)
+    tape.reverse({x: 1.0}, seed_rank=0)
+    np.testing.assert_array_equal(x.shadow, np.arange(3.0) + left)
+    loose = wrap(comm.mpi, limit=10, check=False)
+    with tape:
+        loose.Allreduce(IN_PLACE, x)
+        if comm.rank == 0:
+            loose.Send(x, 1)
+        if comm.rank == 1:
+            loose.Recv(came, 0)
+    with pytest.raises(DistributedError, match="rank 0 sent is not what rank 1 received"):
+        tape.reverse({x: 1.0}, seed_rank=0)
+
+
 def seeds(comm: Any) -> None:
     x, loss, tape = pair(), Duplicated(np.zeros(1)), Tape()
 
@@ -441,6 +463,6 @@ def recovery_is_for_all(comm: Any) -> None:
 
 CHECKS = [
     counts, other_calls, messages, shadows, shadows_of_one_rank, shadow_of_a_message, a_rank_that_raises, a_reverse_that_raises,
-    another_program, seeds, not_known, replicated, budgets, graphs, saving, recovery,
+    another_program, without_shadows, seeds, not_known, replicated, budgets, graphs, saving, recovery,
     recovery_of_a_budget, recovery_is_for_all,
 ]  # fmt: skip
