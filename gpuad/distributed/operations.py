@@ -199,10 +199,8 @@ def _adjoint(call: Call, dread: Any, dwrite: Any, dboth: Any, dboth_before: Any)
 
 
 def _pass_by(call: Call, dboth: Any, dboth_before: Any) -> None:
-    """What of an array in place is not overwritten."""
-    if not call.gets:
-        dboth_before += dboth
-    elif call.outs:
+    """What of an array in place is not overwritten; each rank that has one gets something."""
+    if call.outs:
         rest = dboth.copy()
         zeros = namespace(rest).zeros(sum(z - a for a, z in call.outs), rest.dtype)
         unpack(zeros, rest, call.outs)

@@ -269,13 +269,14 @@ def blocks_of_views(comm: Any) -> None:
     n = comm.size
     counts, places = [1 + r % 2 for r in range(n)], [2 * (n - 1 - r) for r in range(n)]
     agree(comm, lambda c, z: c.Allgatherv(IN_PLACE, [z[0][:, 1], counts, places]), [numbers(comm, 2 * n, 2)])
+    agree(comm, lambda c, z: c.Allgatherv(IN_PLACE, [z[0][:, :2], counts, places]), [numbers(comm, n, 3)])
     overlapping = [2 + r for r in range(n)]
 
     def deal(c: Any, z: Any) -> None:
-        c.Scatterv([z[-1][::2], counts, overlapping] if c.rank == 1 else None, z[0][::2], 1)
+        c.Scatterv([z[-1][:, :2], counts, overlapping] if c.rank == 1 else None, z[0][::2], 1)
 
     own = numbers(comm, 2 * counts[comm.rank] - 1)
-    agree(comm, deal, [own, *([numbers(comm, 4 * n + 4)] if comm.rank == 1 else [])])
+    agree(comm, deal, [own, *([numbers(comm, n + 2, 3)] if comm.rank == 1 else [])])
 
 
 def complex_numbers(comm: Any) -> None:

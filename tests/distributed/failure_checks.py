@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -190,7 +191,9 @@ def without_shadows(comm: Any) -> None:
         comm.Bcast(plain, root=1)
         x *= came
         comm.Allreduce(IN_PLACE, x)
+    messages = comm.back.messages
     tape.reverse({x: 1.0}, seed_rank=0)
+    assert comm.back.messages == messages + 1  # nothing is sent for what has no shadow
     np.testing.assert_array_equal(x.shadow, np.arange(3.0) + left)
     loose = wrap(comm.mpi, limit=10, check=False)
     with tape:
@@ -257,6 +260,23 @@ def not_known(comm: Any) -> None:
         ):
             with pytest.raises(kind, match=text):
                 call()
+
+
+def too_many_messages(comm: Any) -> None:
+    """More of one tag at once than the reverse can tell apart."""
+    with pytest.raises((LaunchError, DistributedError), match="64 messages with one tag"), Tape():
+        for _ in range(65):
+            comm.Irecv(pair(), 0)
+
+
+def other_order(comm: Any) -> None:
+    """Sums in the order of the ranks on one of them only."""
+
+    def program(c: Any) -> None:
+        with gpuad.deterministic() if c.rank else nullcontext():
+            c.Allreduce(IN_PLACE, np.ones(2))
+
+    refused(comm, program, "in order")
 
 
 def replicated(comm: Any) -> None:
@@ -347,6 +367,27 @@ def graphs(comm: Any) -> None:
         np.testing.assert_allclose(program.k.shadow[1:-1], wanted[0], rtol=1e-12, atol=1e-15)
 
 
+def graphs_of_requests(comm: Any) -> None:
+    """A graph begins to receive where it waits."""
+    x, y, tape = pair(), pair(), Tape()
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+
+    def record() -> None:
+        with tape:
+            comm.Waitall([comm.Irecv(y, left, 1), comm.Isend(x, right, 1)])
+            y[...] = y * 2.0
+
+    record()
+    tape.reverse({y: 1.0})
+    record()
+    graph = tape.graph({y: 1.0})
+    for turn in (1, 2):
+        x.primal[...], x.shadow[...] = turn * 10.0 + comm.rank, 0
+        graph.launch()
+        np.testing.assert_array_equal(y.primal, 2 * (turn * 10.0 + left))
+        np.testing.assert_array_equal(x.shadow, 2.0)
+
+
 def saving(comm: Any) -> None:
     program = Heat(comm)
     program.record()
@@ -404,17 +445,27 @@ def recovery(comm: Any) -> None:
         comm.Recv(pair(2), left, 7)
         comm.Allreduce(IN_PLACE, pair())
 
+    def elsewhere(big: Any) -> None:
+        half.Irecv(pair(), 0, 3)  # nobody sends it
+        comm.Allreduce(IN_PLACE, pair(2 + comm.rank))
+
     requests: list[Any] = []
     kept, z = Tape(), pair()
     with kept:
         comm.Allreduce(IN_PLACE, z)
-    for program in (mismatch, raises, unlike):
+    for program in (mismatch, raises, unlike, elsewhere):
         with pytest.raises((DistributedError, ZeroDivisionError)), Tape():
             program(Duplicated(np.full(3, 100.0)))
         not_further(comm, "stopped")
         comm.recover()
         again(comm)
         again(half)
+    comm.Send(np.ones(1), right, 7)  # and outside of a tape
+    with pytest.raises(DistributedError, match="do not make the same call"):
+        comm.Allreduce(IN_PLACE, np.ones(2 + comm.rank))
+    not_further(comm, "stopped")
+    comm.recover()
+    again(comm)
     with pytest.raises(DistributedError, match="in which it was begun"):
         requests[0].Wait()
     void = comm.Irecv(np.ones(1), left, 9)
@@ -463,6 +514,6 @@ def recovery_is_for_all(comm: Any) -> None:
 
 CHECKS = [
     counts, other_calls, messages, shadows, shadows_of_one_rank, shadow_of_a_message, a_rank_that_raises, a_reverse_that_raises,
-    another_program, without_shadows, seeds, not_known, replicated, budgets, graphs, saving, recovery,
-    recovery_of_a_budget, recovery_is_for_all,
+    another_program, without_shadows, seeds, not_known, too_many_messages, other_order, graphs_of_requests, replicated, budgets, graphs,
+    saving, recovery, recovery_of_a_budget, recovery_is_for_all,
 ]  # fmt: skip
