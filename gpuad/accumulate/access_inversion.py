@@ -102,6 +102,14 @@ class _Ahead:
     rest: tuple[tuple[tuple[ir.Expr, ...], int], ...]
 
 
+@dataclass(frozen=True)
+class _Bend:
+    """A thread index that some pieces of an accumulation depend on, along an axis, and others do not: where a clamp holds it."""
+
+    index: ir.Var
+    axis: int
+
+
 class AccessInversion:
     """Looks for the shifts between the indices of a shadow's accumulations."""
 
@@ -126,12 +134,16 @@ class AccessInversion:
         if any(isinstance(loop, ir.While) or not self.is_even(loop) for a in adds for loop in a.loops):
             return None
         try:
-            pieces = [(a, p) for a in adds for p in self.edges.pieces(a.stmt.index, self.plain(a.conditions))]
-            results = [r for slopes in self.candidates(pieces) if (r := self.under(buffer, slopes, pieces)) is not None]
+            results = self.ways(buffer, adds, guessing=False) or self.ways(buffer, adds, guessing=True)
         except TooMany:
             return None
         ranked = sorted(results, key=lambda r: r.searched_digits)
         return ranked[rank] if rank < len(ranked) else None
+
+    def ways(self, buffer: ir.Buffer, adds: Sequence[_Add], *, guessing: bool) -> list[Found]:
+        """All ways to see the accumulations as shifts. `guessing`: which threads a piece is about is guessed where nothing says so."""
+        pieces = [(a, p) for a in adds for p in self.edges.pieces(a.stmt.index, self.plain(a.conditions), guessing=guessing)]
+        return [r for slopes in self.candidates(pieces) if (r := self.under(buffer, slopes, pieces)) is not None]
 
     def plain(self, conditions: Sequence[ir.Expr]) -> list[ir.Expr]:
         """The conditions with names of conditions put out."""
@@ -165,10 +177,14 @@ class AccessInversion:
             return None
         result: list[Polynomial] = [{} if m in mine[:k] else m or {} for k, m in enumerate(mine)]  # of two that add up one is gone through
         theirs = [f for loop in loops if isinstance(loop, ir.For) and (f := self.factor(p, loop.var))]
+        own = list(result)
         for factor in sorted(theirs, key=_order):
             free = next((a for a in range(3) if not result[a]), None)
             if free is not None and factor not in result:
                 result[free] = factor
+        if result != own:  # threads side by side collect for elements side by side
+            told = sorted((f for f in result if f), key=_order)
+            result = [*told, *[{}] * (3 - len(told))]
         return result[0], result[1], result[2]
 
     def factor(self, p: Polynomial, digit: ir.Var) -> Polynomial | None:
@@ -181,8 +197,9 @@ class AccessInversion:
     def under(self, buffer: ir.Buffer, slopes: Slopes, pieces: Sequence[tuple[_Add, Piece]]) -> Found | None:
         """All accumulations as moves, if the factors tell the elements of each of them."""
         ahead: list[_Ahead] = []
+        bend = self.bend(slopes, [polynomial(piece.marked, self.lets) for _, piece in pieces])
         for add, piece in pieces:
-            placed = self.place(add, piece, slopes)
+            placed = self.place(add, piece, slopes, bend)
             if placed is None:
                 return None
             ahead += placed
@@ -209,10 +226,20 @@ class AccessInversion:
                 loops.update((loop.var, loop) for loop in a.add.loops if isinstance(loop, ir.For))
         return Found(sent, tuple(targets), loops)
 
-    def place(self, add: _Add, piece: Piece, slopes: Slopes) -> list[_Ahead] | None:
+    def bend(self, slopes: Slopes, pieces: Sequence[Polynomial]) -> _Bend | None:
+        """The one thread index that some pieces do not depend on, and the axis along which the others do."""
+        found = []
+        for v in self.sender:
+            factors = [self.factor(p, v) for p in pieces]
+            there = [f for f in factors if f]
+            if there and {} in factors and all(f == there[0] for f in there) and there[0] in slopes:
+                found.append(_Bend(v, slopes.index(there[0])))
+        return found[0] if len(found) == 1 else None
+
+    def place(self, add: _Add, piece: Piece, slopes: Slopes, bend: _Bend | None) -> list[_Ahead] | None:
         """The piece as what it is ahead; pinned where it does not depend on a thread's index."""
         p = polynomial(piece.marked, self.lets)
-        direct = self.ahead(add, piece, p, slopes)
+        direct = self.ahead(add, piece, p, slopes, bend)
         if direct is not None:
             return [direct]
         missing = [a for a in range(3) if slopes[a] and self.factor(p, self.sender[a]) == {}]
@@ -221,19 +248,21 @@ class AccessInversion:
         axis = missing[0]
         result: list[_Ahead] = []
         for part in self.edges.pinned(piece, self.sender[axis], slopes[axis], self.plain(add.conditions)):
-            found = self.ahead(add, part, polynomial(part.marked, self.lets), slopes, axis)
+            found = self.ahead(add, part, polynomial(part.marked, self.lets), slopes, _Bend(self.sender[axis], axis))
             if found is None:
                 return None
             result.append(found)
         return result or None
 
-    def ahead(self, add: _Add, piece: Piece, p: Polynomial, slopes: Slopes, lap: int | None = None) -> _Ahead | None:
-        """By how many threads along each axis an index is ahead. `lap`: the axis along which it is, whatever it is."""
+    def ahead(self, add: _Add, piece: Piece, p: Polynomial, slopes: Slopes, bend: _Bend | None = None) -> _Ahead | None:
+        """By how many threads along each axis an index is ahead. `bend`: along its axis it is, whatever it is, if that divides it."""
+        lap = bend.axis if bend is not None else None
         solved: list[ir.Var | None] = [None] * 3
         rest = p
         for axis in range(3):
             if slopes[axis]:
-                digit = self.digit(add, p, slopes, axis, solved)
+                first = bend.index if bend is not None and bend.axis == axis else self.sender[axis]
+                digit = self.digit(add, p, slopes[axis], first, solved)
                 if digit is None:
                     return None
                 solved[axis] = digit
@@ -262,11 +291,10 @@ class AccessInversion:
     def is_spread(self, axis: int, taken: set[ir.Var]) -> bool:
         return self.sender[axis] in taken or self.sender[axis] in self.used
 
-    def digit(self, add: _Add, p: Polynomial, slopes: Slopes, axis: int, solved: Sequence[ir.Var | None]) -> ir.Var | None:
-        """The digit of an accumulation that has the factor of an axis."""
-        wanted = slopes[axis]
+    def digit(self, add: _Add, p: Polynomial, wanted: Polynomial, first: ir.Var, solved: Sequence[ir.Var | None]) -> ir.Var | None:
+        """The digit of an accumulation that has the factor of an axis, `first` if that is one."""
         loops = [loop.var for loop in reversed(add.loops) if isinstance(loop, ir.For) and loop.step == b.const(1, loop.step.type)]
-        for v in (self.sender[axis], *loops, *self.sender):
+        for v in (first, *loops, *self.sender):
             if v not in solved and self.factor(p, v) == wanted:
                 return v
         return None
@@ -355,13 +383,23 @@ class AccessInversion:
         if any(s is None for s in shift):
             return None
         known = {*self.scalars, *self.sender, *loops}
-        full = [self.edges.plain(c) for c in a.piece.conditions]
+        full = [self.alone(self.edges.plain(c), spread) for c in a.piece.conditions]
         hoisted = all(v in known for c in full for v in ir.variables(c)) and not any(
             isinstance(e, ir.LaunchIndex) for c in full for e in ir.walk(c)
         )
         if not hoisted or not full:
             return Move(a.solved, tuple(shift), loops, spread)  # type: ignore[arg-type]
         return Move(a.solved, tuple(shift), loops, spread, b.every(full), a.piece.bends)  # type: ignore[arg-type]
+
+    def alone(self, condition: ir.Expr, spread: Sequence[ir.Var]) -> ir.Expr:
+        """A condition on one of the indices that are gone through and on parameters as a bound of that index."""
+        for v in spread:
+            match self.edges.bounds(condition, v):
+                case [("<=", bound)]:
+                    return b.compare("<", v, written(plus(bound, {(): 1})))
+                case [(">=", bound)]:
+                    return b.compare(">=", v, written(bound))
+        return condition
 
     def unlapped(self, p: Polynomial) -> Polynomial:
         result: Polynomial = {}

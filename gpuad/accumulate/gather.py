@@ -59,12 +59,13 @@ Axes: TypeAlias = "tuple[bool, bool, bool]"
 class Asked:
     """What the gather kernel has to ask for a slice: along which axes (x, y, z) whether the sender's index is at least 0, whether it is
     below the number of the primal's threads, and whether the collecting thread's own index is 0. `within`: what is asked of senders that
-    are gone through, and holds for none beyond the threads."""
+    are gone through, and holds for none beyond the threads; `implied`: what follows from that."""
 
     low: tuple[bool, bool, bool] = (False, False, False)
     high: tuple[bool, bool, bool] = (False, False, False)
     zero: tuple[bool, bool, bool] = (False, False, False)
     within: frozenset[ir.Expr] = frozenset()
+    implied: frozenset[ir.Expr] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -404,9 +405,14 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBound
         inner, block = _opened(flattened(block))
         mine = [t for t in (*terms, *inner) if loop.var in ir.variables(t)]
         terms = [t for t in (*terms, *inner) if loop.var not in ir.variables(t)]
-        start, stop, mine = _bounds(loop, mine, asked.within)
+        start, stop, mine = _bounds(loop, [t for t in mine if t not in asked.implied], asked.within)
         block = (replace(loop, start=start, stop=stop, body=_under(mine, block), carried=(), backward=False),)
     return tidied.block(flattened(_under(terms, block)))
+
+
+def asked_first(block: ir.Block) -> list[ir.Expr]:
+    """The terms of the questions that are asked before a block does anything."""
+    return _opened(flattened(block))[0]
 
 
 def _opened(block: ir.Block) -> tuple[list[ir.Expr], ir.Block]:
@@ -583,6 +589,7 @@ __all__ = [
     "Sides",
     "Slice",
     "Target",
+    "asked_first",
     "at_target",
     "gather",
     "gather_kernel",

@@ -18,7 +18,7 @@ from ..analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, 
 from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, While
 from ..ir.rewrite import walk_stmts
 from ..optimize.thread_indices import conjuncts
-from .gather import Asked, Gather, Sides, Slice, at_target, questions
+from .gather import Asked, Gather, Sides, Slice, asked_first, at_target, questions
 
 _MEMORY = (Load, Store, Take, Accumulate, Atomic)
 _MOST = 1 << 30  # threads along an axis, and steps of a shift: sums of two of them are ints
@@ -193,18 +193,22 @@ class _Launching:
                 low[k], high[k] = low[k] or a < 0, high[k] or z >= self.threads[k]
         for k, digit in enumerate(piece.move.solved):
             zero[k] = digit is None and own[k] != (0, 0)
-        return Asked(_flags(low), _flags(high), _flags(zero), self.within(piece))
+        return Asked(_flags(low), _flags(high), _flags(zero), *self.within(piece))
 
-    def within(self, piece: Slice) -> frozenset[Expr]:
-        """The comparisons of a sender that is gone through which only threads that exist satisfy, or all of these."""
-        found = set()
+    def within(self, piece: Slice) -> tuple[frozenset[Expr], frozenset[Expr]]:
+        """The comparisons of a sender that is gone through which only threads that exist satisfy, or all of these; and those of them that
+        are asked of every sender and that others imply that are, too."""
+        found: dict[Expr, int] = {}
+        always = [*(conjuncts(piece.move.condition) if piece.move.condition is not None else []), *asked_first(piece.block)]
         for stmt in (*walk_stmts(piece.block), *([If(piece.move.condition, ())] if piece.move.condition is not None else [])):
             for term in conjuncts(stmt.condition) if isinstance(stmt, If) else ():
                 if isinstance(term, Binary) and term.left in piece.move.spread and term.op in ("<", ">="):
                     bound = self.value(term.right)
                     if bound is not None and 0 <= bound <= self.threads[self.gathered.sender.index(term.left)]:
-                        found.add(term)
-        return frozenset(found)
+                        found[term] = bound
+        bounds = {t: n for t, n in found.items() if t in always}
+        implied = {t for t in bounds for other in bounds if _follows(t, bounds[t], other, bounds[other])}
+        return frozenset(found), frozenset(implied)
 
     def value(self, expr: Expr) -> int | None:
         try:
@@ -250,6 +254,14 @@ class _Launching:
         except Unknown:
             return None
         return Elements(forms, (box[0], box[1], box[2]), _flags([low < high for low, high in own]))
+
+
+def _follows(term: Expr, bound: int, other: Expr, tighter: int) -> bool:
+    """Whether a bound follows from another one of the same index."""
+    assert isinstance(term, Binary) and isinstance(other, Binary)
+    if (term.left, term.op) != (other.left, other.op) or term == other:
+        return False
+    return tighter < bound if term.op == "<" else tighter > bound
 
 
 def _number(launch: Launch, expr: Expr) -> int:

@@ -53,10 +53,12 @@ class PiecewiseAffine:
         self.laps: dict[Var, Polynomial] = {}
         self._known: dict[str, Var] = {}
         self._bending: dict[Var, Expr | None] = {}
+        self._guessing = True
 
-    def pieces(self, index: Expr, around: Sequence[Expr]) -> list[Piece]:
-        """The pieces of an index where the conditions `around` hold. Raises TooMany."""
-        full = self.expanded(index)
+    def pieces(self, index: Expr, around: Sequence[Expr], *, guessing: bool = True) -> list[Piece]:
+        """The pieces of an index where the conditions `around` hold. `guessing`: of a piece that does not depend on the thread, and whose
+        conditions do not say how many threads get there, it is supposed that two do. Raises TooMany."""
+        full, self._guessing = self.expanded(index), guessing
         return self.split(Piece((), full, full), around)
 
     def expanded(self, expr: Expr) -> Expr:
@@ -193,7 +195,7 @@ class PiecewiseAffine:
             if n < 0:
                 return None
             return [self.number(plus(a, {(): k} if k else {})) for k in range(n + 1)]
-        return [self.number(plus(a, {(): k} if k else {})) for a in low[-1:] if a for k in range(2)]
+        return [self.number(plus(a, {(): k} if k else {})) for a in low[-1:] if a and self._guessing for k in range(2)]
 
     def bounds(self, condition: Expr, var: Var) -> list[tuple[str, Polynomial]]:
         """What a condition that holds says of the thread index alone: that it is at least, at most or exactly something."""

@@ -64,6 +64,26 @@ LOOPS = {
         True,
     ),
     "rows": ("if (x < nx && y < ny) { v[y * nx + x] = u[x] * w[y * nx + x]; }", None),
+    "window held inside": (
+        "if (x < nx && y < ny) { int a = x - m / 2; if (a < 0) a = 0; if (a > nx - m) a = nx - m; double s = 0; "
+        "for (int k = 0; k < m; k++) s += u[y * nx + a + k] * w[y * m + k]; v[y * nx + x] = s; }",
+        True,
+    ),
+    "window of rows": (
+        "if (x < nx && y < m) { int a = min(max(x - m / 2, 0), nx - m); double s = 0; "
+        "for (int d = 0; d < ny; d++) s += w[x * ny + d] * u[(a + y) * ny + d]; v[x * m + y] = s; }",
+        True,
+    ),
+    "window behind": (
+        "if (x < nx && y < ny) { int a = max(x - m + 1, 0); double s = 0; "
+        "for (int k = 0; k < m; k++) s += u[(y * nx + a + k) * 2] * w[k * nx + x]; v[y * nx + x] = s; }",
+        True,
+    ),
+    "window of its own": (
+        "if (x < nx && y < ny) { int a = min(x, m); double s = 0; "
+        "for (int k = 0; k < m; k++) s += u[a * 3 + k] * w[k]; v[y * nx + x] = s; }",
+        None,
+    ),
     "triangle": ("if (x < nx && y == 0) { double s = 0; for (int j = x; j < nx; j++) s += u[j]; v[x] = s; }", False),
     "found": ("if (x < nx && y == 0) { double s = 0; for (int k = 0; u[k] > -9 && k < m; k++) s += u[x + k]; v[x] = s; }", False),
     "of itself": ("if (x < nx && y == 0) { double s = u[x]; for (int k = 0; k < m; k++) s += sin(s) * u[x + k]; v[x] = s; }", False),
