@@ -374,7 +374,7 @@ class Kernel:
 # --- walking -------------------------------------------------------------------------------------------------------------------------
 
 # By type and not by `match`: passes ask millions of times.
-_CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
+_CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]] | None] = {
     Unary: lambda e: (e.operand,),
     Cast: lambda e: (e.operand,),
     Binary: lambda e: (e.left, e.right),
@@ -383,12 +383,17 @@ _CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
 }
 
 
+def _children_of(kind: type[Expr]) -> Callable[[Any], tuple[Expr, ...]] | None:
+    """How the subexpressions of this kind are found; None: it has none. Printers have expressions of their own, which are these as well."""
+    if kind not in _CHILDREN:
+        _CHILDREN[kind] = next((_CHILDREN[base] for base in kind.__mro__ if base in _CHILDREN), None)
+    return _CHILDREN[kind]
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct subexpressions."""
-    kind = type(expr)
-    if kind not in _CHILDREN:  # printers have expressions of their own, which are these as well
-        _CHILDREN[kind] = next((_CHILDREN[base] for base in kind.__mro__ if base in _CHILDREN), lambda e: ())
-    return _CHILDREN[kind](expr)
+    parts = _children_of(type(expr))
+    return parts(expr) if parts else ()
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -397,10 +402,12 @@ def walk(expr: Expr) -> Iterator[Expr]:
     while waiting:
         found = waiting.pop()
         yield found
-        if parts := children(found):
-            waiting.extend(parts[::-1])
+        if parts := _children_of(type(found)):
+            waiting.extend(parts(found)[::-1])
 
 
 def variables(expr: Expr) -> Iterator[Var]:
     """The Vars that occur in the expression, with repetitions, left to right."""
+    if isinstance(expr, Var):  # most are asked of one
+        return iter((expr,))
     return (e for e in walk(expr) if isinstance(e, Var))

@@ -16,14 +16,24 @@ class Void(Type):
         return "void"
 
 
-@dataclass(frozen=True)
+_SCALARS: dict[tuple[str, int], Scalar] = {}
+
+
+@dataclass(frozen=True, eq=False)
 class Scalar(Type):
-    """A number: `kind` is 'bool', 'int', 'uint', 'float' or 'bfloat'; `bits` its width in memory (a bool has 8)."""
+    """A number: `kind` is 'bool', 'int', 'uint', 'float' or 'bfloat'; `bits` its width in memory (a bool has 8). There is one object for
+    each, so that types, which passes compare more often than anything else, are equal if they are the same."""
 
     kind: str
     bits: int
 
-    def __hash__(self) -> int:
+    def __new__(cls, kind: str, bits: int) -> Scalar:
+        return _SCALARS.get((kind, bits)) or _SCALARS.setdefault((kind, bits), super().__new__(cls))
+
+    def __reduce__(self) -> tuple[type[Scalar], tuple[str, int]]:
+        return Scalar, (self.kind, self.bits)
+
+    def __hash__(self) -> int:  # not of its address: sets of types have the same order in every process
         return self.bits
 
     def __str__(self) -> str:

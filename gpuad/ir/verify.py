@@ -250,11 +250,12 @@ def _typed(expr: ir.Expr, expected: Scalar, scope: _Scope) -> None:
 
 def _expr(expr: ir.Expr, scope: _Scope) -> Scalar:
     """Checks the expression and gives its type."""
+    if isinstance(expr, ir.Var):  # whose type was looked at where it is defined
+        _require(expr in scope.vars, lambda: f"Var {expr.name}#{expr.uid} is used where it is not defined")
+        return expr.type
     types = [_expr(child, scope) for child in ir.children(expr)]
     _require(isinstance(expr.type, Scalar) and expr.type not in HALVES, lambda: f"expression of type {expr.type}: {expr}")
     match expr:
-        case ir.Var():
-            _require(expr in scope.vars, lambda: f"Var {expr.name}#{expr.uid} is used where it is not defined")
         case ir.Constant(value=value, type=kind):
             _require(_fits(value, kind), lambda: f"constant {value!r} does not fit {kind}")
         case ir.Unary(op=op):
