@@ -106,18 +106,27 @@ def _value(lib: Any, result: int) -> int | float | None:
 
 def file_location(location: SourceLocation) -> tuple[str | None, int, int, int]:
     """File name, line, column in bytes, offset in bytes. What comes from a macro's body lies where the macro is used."""
+    number, *rest = numbered_location(location)
+    return (None if number is None else file_name(number), *rest)  # type: ignore[return-value]
+
+
+def numbered_location(location: SourceLocation) -> tuple[int | None, int, int, int]:
+    """As `file_location`, with a number of the file, the same for all locations of a translation unit that are in it: that of its name
+    costs ten times as much."""
     file = cindex.c_object_p()
     line, column, offset = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
-    library().clang_getFileLocation(location, *(ctypes.byref(x) for x in (file, line, column, offset)))
-    name = str(cindex.File(file).name) if file else None
-    return name, line.value, column.value, offset.value
+    library().clang_getFileLocation(location, *map(ctypes.byref, (file, line, column, offset)))
+    return ctypes.cast(file, ctypes.c_void_p).value, line.value, column.value, offset.value
 
 
 def file_number(location: SourceLocation) -> int | None:
-    """A number of the file, the same for all locations of a translation unit that are in it: that of its name costs ten times as much."""
-    file = cindex.c_object_p()
-    library().clang_getFileLocation(location, ctypes.byref(file), None, None, None)
-    return ctypes.cast(file, ctypes.c_void_p).value
+    """The number of a location's file."""
+    return numbered_location(location)[0]
+
+
+def file_name(number: int) -> str:
+    """The name of a file of a translation unit that is still there."""
+    return str(cindex.File(ctypes.cast(number, cindex.c_object_p)).name)
 
 
 def is_virtual(part: Cursor) -> bool:

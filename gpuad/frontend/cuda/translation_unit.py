@@ -21,7 +21,7 @@ from pathlib import Path
 from clang.cindex import Cursor, CursorKind, SourceLocation
 
 from ...source import SourceFile, Span, traced
-from .clang_c import file_location
+from .clang_c import file_location, file_name, file_number, numbered_location
 
 MAIN = "gpuad-input.cu"
 _NAMED_DECLARATIONS = {
@@ -41,17 +41,19 @@ class Places:
         self._header_lines = header.count("\n")
         self._header_bytes = len(header.encode())
         self._files: dict[str, SourceFile] = {}
+        self._names: dict[int, str] = {}  # of files by their numbers
 
     def of(self, cursor: Cursor) -> Span:
         """The place of a declaration's name, else of the first character."""
         start = cursor.location if cursor.kind in _NAMED_DECLARATIONS else cursor.extent.start
-        if file_location(start)[0] is None:
+        if file_number(start) is None:
             start = cursor.location
         return self.at(start, cursor.extent.end if start == cursor.extent.start else None)
 
     def at(self, start: SourceLocation, end: SourceLocation | None = None) -> Span:
         """The span that begins at `start`; a single character wide unless `end` is on its line."""
-        name, line, column, offset = file_location(start)
+        number, line, column, offset = numbered_location(start)
+        name = self._name(number)
         file = self.file(name)
         line -= self._header_lines if name == MAIN else 0
         if line < 1:
@@ -59,9 +61,15 @@ class Places:
         text = _line(file.text, line)
         first = len(text.encode()[: column - 1].decode(errors="ignore"))
         length = 1
-        if end is not None and file_location(end)[0] == name and (size := file_location(end)[3] - offset) > 0:
+        until = None if end is None else numbered_location(end)
+        if until is not None and until[0] == number and (size := until[3] - offset) > 0:
             length = min(len(text) - first, len(text.encode()[column - 1 : column - 1 + size].decode(errors="ignore")))
         return traced(Span(file, line, first + 1, max(1, length)))
+
+    def _name(self, number: int | None) -> str | None:
+        if number is not None and number not in self._names:
+            self._names[number] = file_name(number)
+        return None if number is None else self._names[number]
 
     def is_beyond(self, line: int) -> bool:
         """Whether a line of the parsed text is after the user's last."""
