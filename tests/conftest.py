@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -52,6 +53,19 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(20_000)  # thousands of kernels stay: looking through them every 700 objects takes a twentieth of the time
     if config.getoption("--ptx"):
         launch_tools.EXECUTORS["host"] = PTX
+
+
+def pytest_sessionstart() -> None:
+    """Linking takes a fifth of the time of compiling a small text, most of it for reading the C++ library, which is here already. What is
+    compiled as for a user is linked as for one: the cache on disk may be the user's."""
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libstdc++.so.6", ctypes.RTLD_GLOBAL)
+        compiler.Compiler.quick_linker = property(_quick_linker)  # type: ignore[assignment,misc]
+
+
+def _quick_linker(self: compiler.Compiler, usual: Any = compiler.Compiler.quick_linker.fget) -> tuple[str, ...]:  # type: ignore[attr-defined]
+    options = usual(self)
+    return (*options, "-nodefaultlibs") if options and compiler.level() in "01" else options
 
 
 _compiled = host.compiled
@@ -108,8 +122,10 @@ def on_host_unjoined(launches_are_joined_at_once: None, monkeypatch: pytest.Monk
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests marked `gpu` are skipped with the reason where there is none; with GPUAD_REQUIRE_GPU=1 they fail there. Those marked `cpu` are
     with `--ptx`. What the C++ compiler makes of a text is the subject of two rooms, of kernels/ and of tests marked `optimised`: those, and
-    all in the nightly set, are compiled as for a user, the others at a third of the cost."""
-    optimised = NIGHTLY or any(map(item.path.is_relative_to, OPTIMISED)) or item.get_closest_marker("optimised")
+    all in the nightly set, are compiled as for a user, the others at a third of the cost. On the stand-in for CuPy it is a text for
+    another compiler."""
+    about_cpus = any(map(item.path.is_relative_to, OPTIMISED)) and "cupy" not in getattr(item, "fixturenames", ())
+    optimised = NIGHTLY or about_cpus or item.get_closest_marker("optimised")
     os.environ[compiler.LEVEL] = LEVEL_ASKED or ("3" if optimised else "1")
     if item.get_closest_marker("cpu") is not None and item.config.getoption("--ptx"):
         pytest.skip("it says what the executor of the CPU makes")

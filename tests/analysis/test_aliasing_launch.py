@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import CASES, running, shipped
+from nightly import share
 
 from gpuad import Active, Duplicated
 from gpuad.api import autodiff, check_races
@@ -146,7 +147,7 @@ def outcome(launch: Aliased, executor: str, plain: bool = True) -> str:
     return "right"
 
 
-@pytest.mark.parametrize(("name", "first", "second", "shift"), ALIASES, ids=IDS)
+@pytest.mark.parametrize(("name", "first", "second", "shift"), share(ALIASES, 3), ids=share(IDS, 3))
 def test_two_pointers_into_one_array(name: str, first: int, second: int, shift: int) -> None:
     outcome(Aliased(name, first, second, shift), "reference")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from launch_tools import CASES, arguments, shipped
+from nightly import NIGHTLY
 
 from gpuad import fusion, pipeline
 from gpuad.api import pattern_of
@@ -27,9 +28,12 @@ def text(name: str, variant: str) -> Any:
     return shipped(name).adjoint(**active, **numbers, shared_mem=shared_mem)
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
-@pytest.mark.parametrize("variant", ["plain", "atomic"])
-@pytest.mark.parametrize("name", CASES)
+ARCHITECTURES = ("sm_75", "sm_90", "sm_100")
+TEXTS = [(name, variant) for name in CASES for variant in ("plain", "atomic")]
+IN_TURNS = [(*text, ARCHITECTURES[k % 3]) for k, text in enumerate(TEXTS)]  # nightly each for all
+
+
+@pytest.mark.parametrize(("name", "variant", "arch"), [(*t, a) for t in TEXTS for a in ARCHITECTURES] if NIGHTLY else IN_TURNS)
 def test_generated_adjoint_compiles_and_launches(name: str, variant: str, arch: str) -> None:
     made = text(name, variant)
     _, (x, y, z), shared_mem = CASES[name].geometry({})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 from launch_tools import CASES, EXECUTORS, arguments, running, shipped
+from nightly import NIGHTLY
 
 from gpuad.testing import check_gradient
 
@@ -15,7 +16,7 @@ WAYS = {
     "usual": (True, True),
     "all_recorded": (False, True),
     "all_atomic": (True, False),
-    "all_recorded_all_atomic": (False, False),
+    **({"all_recorded_all_atomic": (False, False)} if NIGHTLY else {}),
 }
 
 
