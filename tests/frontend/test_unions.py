@@ -146,3 +146,23 @@ def test_an_array_of_other_numbers() -> None:
     p = np.zeros(8, np.dtype([("x", "f8"), ("y", "f8"), ("z", "f8"), ("n", "i8"), ("lo", "i4"), ("a", "u4")]))
     with pytest.raises(LaunchError, match=r"a P is numpy\.dtype"):
         gpuad.kernel(text("variables"), "k")((1,), (8,), (p, np.zeros(8)))
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    {
+        "U u; u.i = -1 - i; U v = u; y[i] *= v.i;": lambda i: -1 - i,
+        "T t = p[i]; t.u.n = 0x7f800001u + i; p[i] = t; T s = p[i]; y[i] *= s.u.n & 255;": lambda i: 1 + i,
+        "U u[2]; u[i & 1].i = -5; u[1 - (i & 1)].n = 7; y[i] *= u[0].i + 2 * u[1].i;": lambda i: (-5 + 14, 7 - 10)[i & 1],
+    }.items(),
+)
+def test_integers_that_are_no_numbers_as_floats(body: str, expected: Any, executor: str) -> None:
+    """Bits of NaNs, also of signalling ones, go through memory and variables of floats as they are, in the launch and in its adjoint."""
+    types = "union U { float f; int i; unsigned n; }; struct T { int tag; U u; };\n"
+    text = f'{types}extern "C" __global__ void k(T* p, float* y) {{ int i = threadIdx.x; {body} }}'
+    p, y, dy = np.zeros(4, np.dtype([("tag", "i4"), ("u", "f4")])), np.ones(4, np.float32), np.ones(4, np.float32)
+    with pipeline.executor_for_tests(EXECUTORS[executor]):
+        gpuad.autodiff(gpuad.kernel(text, "k"), 1, 4, (Const(p), Duplicated(y, dy)))
+    np.testing.assert_array_equal(y, [expected(i) for i in range(4)])
+    np.testing.assert_array_equal(dy, [expected(i) for i in range(4)])
