@@ -56,7 +56,7 @@ def _units_of(program: Program, signatures: Sequence[Any], at: int | None) -> li
     n = len(program)
     found = period(signatures)
     if found is None:
-        step = -(-n // MOST_UNITS)
+        step = max(-(-n // MOST_UNITS), 1)
         return [*range(0, n, step), n]
     p, begin, end = found
     sizes = program.state_bytes

@@ -490,7 +490,7 @@ class Tape(Reversing, LaunchRecording):
 
         if self.state in ("recorded", _REVERSED):
             found = replace(found, lossy=self.store.described(called))
-        if self.within is None or self.state not in ("recorded", _REVERSED):
+        if self.within is None or not self.operations or self.state not in ("recorded", _REVERSED):
             return found
         return replace(found, budget=self.within.described(self._seconds, called))
 

@@ -179,6 +179,17 @@ def test_there_is_no_plan_of_what_is_not_recorded() -> None:
         gpuad.Tape().plan()
 
 
+def test_a_program_without_operations_has_a_plan_of_nothing() -> None:
+    """It is what is left of one whose arrays only change places."""
+    tape = gpuad.Tape(budget=1000)
+    with tape:
+        pass
+    assert "0 operations" in str(tape.explain())
+    with pytest.raises(TapeError, match="not part of the recording"):
+        tape.reverse({Duplicated(np.ones(4), np.zeros(4)): 1.0})
+    tape.reverse()
+
+
 def test_the_plan_is_told_with_bytes_and_reasons() -> None:
     loop = Loop(40, BYTES * 8, indexed=False)
     loop.run()
