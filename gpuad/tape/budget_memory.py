@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, cast
@@ -80,6 +80,7 @@ class BudgetMemory(ABC):
         self._old: list[Copied] = []  # copies of a part that is recorded anew
         self._resuming: tuple[bool, bool] | None = None
         self._fits_stored = False  # whether a program that comes again is known to need no second run
+        self._ahead = False  # whether transient memory is asked for by an operation that has not begun
         self.most = 0
 
     def forget(self) -> None:
@@ -209,10 +210,19 @@ class BudgetMemory(ABC):
         """An operation of a recording is about to make an array: what has to go goes before."""
         self._fits(rounded(nbytes))
 
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Transient memory is for an operation that has not begun, so that for it may go what may go between operations."""
+        self._ahead = True
+        try:
+            yield
+        finally:
+            self._ahead = False
+
     def admit_transient(self, size: int) -> None:
         """Transient memory is about to grow. BudgetError where a reversal must not."""
         if self.tape.state == "recording":
-            self._fits(size, "amid")  # what does not fit is refused when the program has ended
+            self._fits(size, "" if self._ahead else "amid")  # what does not fit is refused when the program has ended
         elif self.added() + size > self.limited():
             raise BudgetError(
                 f"an adjoint asks for {shown(size)} while it runs, beyond the budget of {shown(self.limited())}: at least "

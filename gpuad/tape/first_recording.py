@@ -51,7 +51,8 @@ class FirstRecording(BudgetMemory):
             return 0
         self.transient.reset()
         self.transient.most = 0
-        pipeline.take_scratch(adjoint, replace(call, pool=Pooled(call.executor, self.transient)))
+        with self.ahead():
+            pipeline.take_scratch(adjoint, replace(call, pool=Pooled(call.executor, self.transient)))
         return self.transient.most
 
     def coming(self, rerun: Rerun, what: Any) -> None:

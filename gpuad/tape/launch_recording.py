@@ -143,10 +143,13 @@ class LaunchRecording(OperationRecording):
 
     def _room_of(self, check: Callable[[], None]) -> int:
         """Makes a check, and says how much transient memory of a budget it takes: it is made each time that the program is recorded."""
-        if self.within is not None:
-            self.within.transient.most = 0
-        check()
-        return self.within.transient.most if self.within is not None else 0
+        if self.within is None:
+            check()
+            return 0
+        self.within.transient.most = 0
+        with self.within.ahead():
+            check()
+        return self.within.transient.most
 
     def _check_stores(self, adjoint: Adjoint, call: Call) -> None:
         self._transient.reset()

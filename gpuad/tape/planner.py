@@ -219,7 +219,7 @@ class Planner:
 
     def whole(self, script: Script) -> Script:
         """The script of a sketch, as it is followed."""
-        for planner in (self, self.offloading):
+        for planner in (self, self.offloading, self._unswept):
             for slots, known in planner._scripts.items():
                 if known is script:
                     return planner._write(planner._moves(slots), undoing=bool(script.undone))
@@ -266,8 +266,8 @@ class Planner:
             return self.keeping()
         if sweeps and self.undoes and self.peak(self.undoing()) <= budget:
             return self.undoing()
-        if self.peak(self.script(0)) > budget:
-            return None
+        if self.peak(self.script(0)) > budget:  # to begin at the beginning again may take less than to go on where the program ends
+            return self._bare if sweeps and self.peak(self._bare) <= budget else None
         low, high = 0, max(self.most_slots - 1 if sweeps else self.most_slots, 0)
         if high <= _FEW or high * len(self.program) <= _LOOKED:  # all there are: where states differ, more of them may take fewer bytes
             fitting = [s for slots in range(high + 1) if self.peak(s := self.script(slots)) <= budget]
@@ -281,7 +281,11 @@ class Planner:
     @cached_property
     def _bare(self) -> Script:
         """The script for a program that has been run with nothing stored but the state at the beginning."""
-        return self.after(Marks()).script(0)
+        return self._unswept.script(0)
+
+    @cached_property
+    def _unswept(self) -> Planner:
+        return self.after(Marks())
 
     def least(self) -> int:
         """The smallest budget for which there is a script, also while the program is not known yet."""
