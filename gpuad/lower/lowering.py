@@ -298,6 +298,7 @@ class Lowering:
 
 
 FIRST = Constant(0, I32)
+ORIGIN = Constant(0, I64)
 
 
 @dataclass(frozen=True)
@@ -367,7 +368,7 @@ class Table:
     """The value of a pointer to pointers: where each of these points, and which of them it points to."""
 
     entries: tuple[Address, ...]
-    offset: Expr = FIRST
+    offset: Expr = ORIGIN
 
 
 UNDEFINED, WHOLE = Undefined(), Whole()
@@ -408,7 +409,7 @@ class Shape:
         if self.scalar is not None:
             return (("", self.scalar),)
         if self.table:
-            return (("_entry", I32),)
+            return (("_entry", I64),)
         tag = (("_tag", I32),) if len(self.targets) > 1 else ()
         return (*tag, *((("_offset", I64),) if self.moving else ()))
 

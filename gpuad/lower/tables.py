@@ -9,10 +9,10 @@ from functools import reduce
 
 from ..errors import UnsupportedError
 from ..ir import folding, surface
-from ..ir.nodes import Binary, Constant, Expr
-from ..ir.types import BOOL, I32, I64, Pointer
+from ..ir.nodes import Binary, Constant, Expr, If, Tell
+from ..ir.types import BOOL, I32, I64, Pointer, Scalar
 from ..source import Span
-from .lowering import Address, Lowering, Table, assemble, join, shape, split
+from .lowering import ORIGIN, Address, Lowering, Table, assemble, join, shape, split
 
 NO_PLACE = "an entry of a table of pointers cannot be changed or referred to; give the pointer a variable of its own"
 UNKNOWN = "it is not known at compile time what this pointer to pointers points to"
@@ -20,18 +20,20 @@ UNKNOWN = "it is not known at compile time what this pointer to pointers points 
 
 def moved(table: Table, steps: Expr) -> Table:
     """The table from another entry on."""
-    whole = folding.cast(steps, I32)
-    return Table(table.entries, folding.binary("+", table.offset, whole, I32))
+    return Table(table.entries, folding.binary("+", table.offset, folding.cast(steps, I64), I64))
 
 
 def entry(s: Lowering, table: Table, index: Expr, kind: Pointer, span: Span) -> Address:
-    """The pointer that an entry is. Raises UnsupportedError for one that is surely not there."""
-    number = folding.binary("+", table.offset, folding.cast(index, I32), I32)
-    if isinstance(number, Constant):
-        if not 0 <= int(number.value) < len(table.entries):
-            raise UnsupportedError(f"entry {int(number.value)} of {len(table.entries)} pointers", span)
-        return table.entries[int(number.value)]
-    number = s.let("entry", number, span)
+    """The pointer that an entry is. Raises UnsupportedError for one that is surely not there; a launch that comes to one that is not there
+    ends as by an assertion."""
+    exact = folding.binary("+", table.offset, folding.cast(index, I64), I64)
+    if isinstance(exact, Constant):
+        if not 0 <= int(exact.value) < len(table.entries):
+            raise UnsupportedError(f"entry {int(exact.value)} of {len(table.entries)} pointers", span)
+        return table.entries[int(exact.value)]
+    number = s.let("entry", index if index.type == I32 and table.offset == ORIGIN else exact, span)
+    _stop_outside(s, number, len(table.entries), span)
+    number = folding.cast(number, I32)
     joined = reduce(join, (own for a in table.entries if (own := shape(a, kind)) is not None))
     slots = [split(a, joined) for a in table.entries]
     chosen = tuple(_chosen(number, [own[k] for own in slots]) for k in range(len(slots[0])))
@@ -45,8 +47,17 @@ def compared(one: Table, other: Table, e: surface.Binary) -> Expr:
     if one.entries != other.entries:
         raise UnsupportedError(f"'{e.op}' of pointers that are not known to point into one array", e.span)
     if e.op == "-":
-        return folding.cast(folding.binary("-", one.offset, other.offset, I32), I64)
+        return folding.binary("-", one.offset, other.offset, I64)
     return folding.binary(e.op, one.offset, other.offset, BOOL)
+
+
+def _stop_outside(s: Lowering, number: Expr, count: int, span: Span) -> None:
+    """Ends the launch where a number is not that of an entry. It names the place, as no array is there that could be read past its end."""
+    assert isinstance(number.type, Scalar)
+    low = folding.binary("<", number, Constant(0, number.type), BOOL)
+    high = folding.binary(">=", number, Constant(count, number.type), BOOL)
+    said = Tell(f"{span}: the number of an entry is outside of the {count} pointers that there are", (), True, span=span)
+    s.emit(If(folding.binary("||", low, high, BOOL), (said,), span=span))
 
 
 def _chosen(number: Expr, values: list[Expr]) -> Expr:

@@ -165,3 +165,34 @@ def test_refused_arguments(rows: Any, message: str) -> None:
 def test_refused_bodies(body: str, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         gpuad.kernel(text("double** rows", body.replace("^", "")), "k")(1, 8, (arrays(3), np.ones(8), 3))
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    ("parameter", "entry", "number"),
+    [
+        ("int w", "rows[w]", np.int32(2)),
+        ("int w", "rows[w]", np.int32(-1)),
+        ("long long w", "rows[w]", np.int64(2**32)),
+        ("unsigned w", "rows[w]", np.uint32(2**32 - 1)),
+        ("int w", "*(rows + w)", np.int32(-1)),
+        ("int w", "(rows + 1)[w]", np.int32(1)),
+        ("const int* w", "rows[w[i]]", np.array([0, 1, 1, -7], np.int32)),
+    ],
+)
+def test_numbers_outside_of_a_list_end_the_launch(parameter: str, entry: str, number: Any, executor: str) -> None:
+    """No array is there that could be read past its end: the launch ends at that place, in a gradient and on a tape as well."""
+    k = gpuad.kernel(
+        f'extern "C" __global__ void k(double** rows, double* y, {parameter}) {{ int i = threadIdx.x; y[i] *= ({entry})[i]; }}', "k"
+    )
+    rows, y = [Duplicated(np.ones(4), np.zeros(4)) for _ in range(2)], Duplicated(np.ones(4), np.ones(4))
+    with pipeline.executor_for_tests(EXECUTORS[executor]):
+        for launch in (
+            lambda: k(1, 4, ([row.primal for row in rows], y.primal, number)),
+            lambda: gpuad.autodiff(k, 1, 4, (rows, y, number)),
+            lambda: gpuad.autodiff(k, 1, 4, (rows, y, number), mode=gpuad.Forward),
+        ):
+            with pytest.raises(LaunchError, match=r"<source>:1:\d+: the number of an entry is outside of the 2 pointers that there are"):
+                launch()
+        with pytest.raises(LaunchError, match="outside of the 2 pointers"), gpuad.Tape():
+            k[1, 4](rows, y, number)

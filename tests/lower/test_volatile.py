@@ -159,6 +159,29 @@ def test_memory_of_the_launch(statement: str) -> None:
     assert error.value.span.column == text.index("^") + 1
 
 
+DECLARED = {
+    "an array of unknown length": "__device__ void step(volatile double s[], int t)",
+    "an array": "__device__ void step(double volatile s[64], int t)",
+    "a type's name": "typedef double V[64]; __device__ void step(volatile V s, int t)",
+    "of a template": "template <class T> __device__ void step(T s[], int t)",
+}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("declared", DECLARED.values(), ids=DECLARED)
+def test_parameters_that_are_declared_as_arrays(declared: str, executor: str) -> None:
+    """Such a parameter is a pointer, of whose declared type only the elements are volatile."""
+    statements, t = "s[t] *= s[t ^ 1]; s[t] += s[t ^ 2];", np.arange(64)
+    text = f"{declared} {{ {statements} }}" + STEPS.format("step(s, t);")
+    x = np.linspace(0.5, 1.5, 64)
+    product = x * x[t ^ 1]
+    total = product + product[t ^ 2]
+    with pipeline.executor_for_tests(EXECUTORS[executor]):
+        gpuad.kernel(text, "k")((1,), (64,), (x, np.int32(3)))
+        check(text, (np.random.default_rng(2).uniform(0.2, 1.2, 64), np.int32(3)), 1, (64,))
+    np.testing.assert_allclose(x, total * total[::-1], rtol=1e-14)
+
+
 def test_one_of_two_arrays() -> None:
     text = STEPS.format("volatile __shared__ double r[64]; volatile double* p = t & 1 ? s : r; *p = 1;")
     with pytest.raises(UnsupportedError, match="a pointer to volatile memory that may be one of several arrays is not supported"):

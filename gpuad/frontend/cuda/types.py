@@ -75,7 +75,7 @@ def lower_parameter(type_: ClangType, span: Span) -> Type:
     """The type of a parameter: an array that is not a reference is a pointer, which the bindings do not say."""
     plain = type_.get_canonical()
     if plain.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
-        return replace(_pointer(plain.element_type, span), const=is_const(plain))
+        return replace(_pointer(plain.element_type, span), const=is_const(plain), volatile=is_volatile(plain))
     return lower_variable(type_, span)
 
 
