@@ -21,7 +21,7 @@ LAUNCHES: int | None
 WAYS: Ways
 LAUNCHES, WAYS = (None, in_all_ways) if NIGHTLY else (4, in_few_ways)
 OWN = len(list(own_words()))
-CHOSEN = list(shapes().values()) if NIGHTLY else [*list(shapes().values())[:OWN], *list(shapes().values())[OWN::4]]
+CHOSEN = list(shapes().values()) if NIGHTLY else [*list(shapes().values())[:OWN], *list(shapes().values())[OWN::6]]
 RANDOM = NIGHTLY or 10
 BATCH = 10
 

@@ -12,6 +12,7 @@ import gpu_checks_2
 import numpy as np
 import pytest
 from launch_tools import CASES, compiled
+from nightly import share
 
 import gpuad
 from gpuad import Duplicated, testing
@@ -21,7 +22,7 @@ from gpuad.tape.region import Region
 from gpuad.tape.versions import gathering, scattering
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", share(list(CASES), 2))
 def test_case(cupy: Any, name: str) -> None:
     gpu_checks.agrees(cupy, name)
 
