@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, cast
@@ -210,14 +210,15 @@ class BudgetMemory(ABC):
         """An operation of a recording is about to make an array: what has to go goes before."""
         self._fits(rounded(nbytes))
 
-    @contextmanager
-    def ahead(self) -> Iterator[None]:
-        """Transient memory is for an operation that has not begun, so that for it may go what may go between operations."""
-        self._ahead = True
+    def measured(self, action: Callable[[], None]) -> int:
+        """Does something for an operation that has not begun, so that for it may go what may go between operations; gives the bytes of
+        transient memory that it took."""
+        self._ahead, self.transient.most = True, 0
         try:
-            yield
+            action()
         finally:
             self._ahead = False
+        return self.transient.most
 
     def admit_transient(self, size: int) -> None:
         """Transient memory is about to grow. BudgetError where a reversal must not."""

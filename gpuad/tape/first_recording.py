@@ -50,10 +50,8 @@ class FirstRecording(BudgetMemory):
         if adjoint is None or not adjoint.layout.scratch:
             return 0
         self.transient.reset()
-        self.transient.most = 0
-        with self.ahead():
-            pipeline.take_scratch(adjoint, replace(call, pool=Pooled(call.executor, self.transient)))
-        return self.transient.most
+        pooled = replace(call, pool=Pooled(call.executor, self.transient))
+        return self.measured(lambda: pipeline.take_scratch(adjoint, pooled))
 
     def coming(self, rerun: Rerun, what: Any) -> None:
         """The operation that is recorded next, as it runs again, and what tells it from others."""

@@ -146,10 +146,7 @@ class LaunchRecording(OperationRecording):
         if self.within is None:
             check()
             return 0
-        self.within.transient.most = 0
-        with self.within.ahead():
-            check()
-        return self.within.transient.most
+        return self.within.measured(check)
 
     def _check_stores(self, adjoint: Adjoint, call: Call) -> None:
         self._transient.reset()
