@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from ..ir import nodes as ir
 from ..ir.rewrite import blocks, expressions, walk_stmts
+from .uniformity import steering
 
 Place = ir.Var | ir.Buffer | ir.Stack
 
@@ -41,9 +42,7 @@ def deciding_depths(body: ir.Block) -> frozenset[ir.Buffer]:
             flow = list(_flow(stmt))
             if any(target in wanted for target, _ in flow):
                 found |= around[id(stmt)] | _head(stmt) | ({*ir.variables(stmt.index)} if isinstance(stmt, ir.Load) else set())
-                found |= {
-                    v for t, sources in flow if t in wanted for s in sources for v in (ir.variables(s) if isinstance(s, ir.Expr) else (s,))
-                }
+                found |= {place for target, sources in flow if target in wanted for place in _places(sources)}
         if found == wanted:
             return frozenset(p for p in wanted if isinstance(p, ir.Buffer))
         wanted = found
@@ -59,12 +58,7 @@ def _heads_around(block: ir.Block, outer: frozenset[Place] = frozenset()) -> Ite
 
 def _head(stmt: ir.Stmt) -> frozenset[Place]:
     """What decides which blocks of a control statement are run, and how often."""
-    match stmt:
-        case ir.If(condition=condition) | ir.While(condition=condition):
-            return frozenset(ir.variables(condition))
-        case ir.For(start=start, stop=stop, step=step):
-            return frozenset(v for e in (start, stop, step) for v in ir.variables(e))
-    return frozenset()
+    return frozenset(_places(steering(stmt)))
 
 
 def _reached(kernel: ir.Kernel, buffer: ir.Buffer) -> frozenset[Place]:
@@ -84,11 +78,16 @@ def _reached(kernel: ir.Kernel, buffer: ir.Buffer) -> frozenset[Place]:
 def _flows(body: ir.Block) -> Iterator[tuple[Place, Place]]:
     for stmt in walk_stmts(body):
         for target, sources in _flow(stmt):
-            for source in sources:
-                if isinstance(source, ir.Expr) and not isinstance(source, ir.Var):
-                    yield from ((v, target) for v in ir.variables(source))
-                else:
-                    yield source, target
+            yield from ((place, target) for place in _places(sources))
+
+
+def _places(sources: Iterable[ir.Expr | Place]) -> Iterator[Place]:
+    """What is there among sources: of an expression its variables."""
+    for source in sources:
+        if isinstance(source, ir.Expr):
+            yield from ir.variables(source)
+        else:
+            yield source
 
 
 def _flow(stmt: ir.Stmt) -> Iterator[tuple[Place, tuple[ir.Expr | Place, ...]]]:
