@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from .records import points_to_pointers
 from .surface import Block, Declaration, Declare, Function, Name, Table
 from .types import Pointer
 
 
 def is_list(declaration: Declaration) -> bool:
     """Whether a parameter points to pointers."""
-    return isinstance(declaration.type, Pointer) and isinstance(declaration.type.element, Pointer)
+    return points_to_pointers(declaration.type)
 
 
 def has_lists(function: Function) -> bool:

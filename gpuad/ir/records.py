@@ -37,6 +37,11 @@ def is_composite(kind: Type) -> bool:
     return is_record(kind) or isinstance(kind, Array)
 
 
+def points_to_pointers(kind: Type) -> bool:
+    """Whether it is the type of a pointer to pointers."""
+    return isinstance(kind, Pointer) and isinstance(kind.element, Pointer)
+
+
 def member_of(kind: Type, name: str) -> Member | None:
     """The member of a struct whose members share memory; None of any other."""
     return next((m for m in kind.members if m.name == name), None) if isinstance(kind, Struct) else None

@@ -15,7 +15,7 @@ from ..ir import folding, surface
 from ..ir.aliases import compared
 from ..ir.functions import ROUNDINGS
 from ..ir.nodes import Barrier, Buffer, Call, Constant, Expr, LaunchIndex, Shuffle
-from ..ir.records import is_composite, leaves, member_of, numbers, part_number, parts
+from ..ir.records import is_composite, leaves, member_of, numbers, part_number, parts, points_to_pointers
 from ..ir.types import BF16, BOOL, F32, F64, I32, I64, U32, Pointer, Scalar, Space, Type, Void, value_type
 from ..source import Span
 from . import bits, memory, records, tables
@@ -149,15 +149,11 @@ def _entry(s: Lowering, e: surface.Index | surface.Deref) -> Address:
     return tables.entry(s, table_of(s, e.pointer), index, e.type, e.span)
 
 
-def _is_table(kind: Type) -> bool:
-    return isinstance(kind, Pointer) and isinstance(kind.element, Pointer)
-
-
 def _address_value(s: Lowering, e: surface.Expr) -> Value:
     match e:
         case surface.Table(values=values):
             return Table(tuple(address(s, value) for value in values))
-        case surface.PointerAdd(pointer=pointer, offset=offset) if _is_table(e.type):
+        case surface.PointerAdd(pointer=pointer, offset=offset) if points_to_pointers(e.type):
             return tables.moved(table_of(s, pointer), scalar(s, offset))
         case surface.Decay(array=surface.Conditional(condition=c, then=a, otherwise=b)):  # each side decays for itself
             sides = (replace(e, array=a), replace(e, array=b))
@@ -174,7 +170,7 @@ def _address_value(s: Lowering, e: surface.Expr) -> Value:
 
 def check_type(kind: Type, span: Span) -> None:
     """Refuses pointers to what holds pointers, but for tables of these."""
-    if isinstance(kind, Pointer) and isinstance(kind.element, Pointer):
+    if isinstance(kind, Pointer) and points_to_pointers(kind):
         kind = kind.element
     if isinstance(kind, Pointer) and any(isinstance(leaf.type, Pointer) for leaf in leaves(kind.element)):
         raise UnsupportedError("a pointer to a pointer comes in a later release", span)
@@ -198,7 +194,7 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
         discard(s, operand)
         return UNDEFINED
     if isinstance(e.type, Pointer):
-        return table_of(s, operand) if _is_table(e.type) else _cast_pointer(s, e, e.type, operand)
+        return table_of(s, operand) if points_to_pointers(e.type) else _cast_pointer(s, e, e.type, operand)
     if is_composite(e.type) and e.type == operand.type:
         return evaluate(s, operand)
     if isinstance(operand.type, Pointer):
@@ -236,7 +232,7 @@ def _pointer_binary(s: Lowering, e: surface.Binary) -> Expr:
     there = _is_there(s, e)
     if there is not None:
         return Constant(there == (e.op == "!="), BOOL)
-    if _is_table(e.left.type) and _is_table(e.right.type):
+    if points_to_pointers(e.left.type) and points_to_pointers(e.right.type):
         return tables.compared(table_of(s, e.left), table_of(s, e.right), e)
     left, right = address(s, e.left), address(s, e.right)
     if not left.targets or not right.targets:

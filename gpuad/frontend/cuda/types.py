@@ -17,7 +17,7 @@ from clang.cindex import Type as ClangType
 from ...errors import UnsupportedError
 from ...ir import types as ir
 from ...ir.folding import wrapped
-from ...ir.records import alike, holds_pointers, is_record, leaves, numbers, parts, size_of
+from ...ir.records import alike, holds_pointers, is_record, leaves, numbers, parts, points_to_pointers, size_of
 from ...ir.surface import DYNAMIC, AddressOf, Binary, Cast, Constant, Decay, Deref, Expr, MathCall, Member, Record
 from ...ir.types import BOOL, F32, I32, Array, Complex, Field, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
@@ -237,7 +237,7 @@ def _pointer(pointee: ClangType, span: Span, outer: _Outer = ()) -> Pointer:
     if pointee.get_canonical().kind in _FUNCTIONS:
         raise UnsupportedError(FUNCTION_POINTER, span)
     element = element_type(pointee, span, outer)
-    if isinstance(element, Pointer) and isinstance(element.element, Pointer):
+    if points_to_pointers(element):
         raise UnsupportedError("pointers to pointers to pointers are not supported; pass a list of arrays for each", span)
     if is_record(element) and holds_pointers(element):
         raise UnsupportedError("pointers in structs behind pointers are not supported; pass the arrays alone", span)
