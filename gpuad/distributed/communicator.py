@@ -87,7 +87,7 @@ class Communicator:
     def recover(self) -> None:
         """Begins anew after an error that all ranks have caught, and are past: each calls this on the communicator that was wrapped. It and
         those that were made of it can be used again, and recordings that were complete be reversed. What was on its way is forgotten, and
-        matches nothing that comes later; requests that nobody has waited for are void. LaunchError inside of a tape's block, or on another
+        matches nothing that comes later; requests that were not waited for are void. LaunchError inside of a tape's block, or on another
         communicator; UnsupportedError over NCCL; DistributedError if a rank does not come within the limit, and then for good.
         """
         self._refuse_nccl("recover")
@@ -351,7 +351,7 @@ class Communicator:
             self.watch.wait(first, pending.what, (came, pending.array))
             try:
                 compare_header(bytes(came), own, pending.what)
-            except DistributedError as error:  # the array itself comes, and nobody takes it
+            except DistributedError as error:  # the array itself is still received, and not wanted
                 keep(pending)
                 self.watch.tell(error)
                 raise

@@ -179,7 +179,7 @@ class Watch:
             raise DistributedError(f"{what}: {error}") from error
         except BaseException as error:
             keep(request, kept)
-            self.lost = self.lost or (isinstance(error, DistributedError) and not self.broken)  # nobody has said why
+            self.lost = self.lost or (isinstance(error, DistributedError) and not self.broken)  # no other rank has said why
             self.tell(error)
             raise
 
@@ -197,7 +197,7 @@ _never_freed: list[Any] = []
 
 
 def keep(*memory: Any) -> None:
-    """What MPI may write or read at any time, since nobody has waited until it is done."""
+    """What MPI may write or read at any time, since its end was not waited for."""
     _never_freed.append(memory)
 
 
