@@ -18,6 +18,7 @@ import gpuad
 from gpuad import Const, Duplicated, pipeline
 from gpuad.errors import LaunchError, UnsupportedError
 from gpuad.runtime.compiler import find_compiler
+from gpuad.runtime.reference.errors import BoundsError
 from gpuad.testing import check_gradient
 
 TYPES = """
@@ -166,3 +167,30 @@ def test_integers_that_are_no_numbers_as_floats(body: str, expected: Any, execut
         gpuad.autodiff(gpuad.kernel(text, "k"), 1, 4, (Const(p), Duplicated(y, dy)))
     np.testing.assert_array_equal(y, [expected(i) for i in range(4)])
     np.testing.assert_array_equal(dy, [expected(i) for i in range(4)])
+
+
+FIELDS = """struct Flags { unsigned low : 3; int middle : 7; unsigned : 5; unsigned high : 16; };
+extern "C" __global__ void k(double* q) { __shared__ Flags s[8]; int t = threadIdx.x; %s }"""
+FILLED = {
+    "all": "s[t].low = t; s[t].middle = 3 - t; s[t].high = t * t; __syncthreads(); q[t] *= s[7 - t].low + s[t].middle + s[t].high;",
+    "the one that is read": "s[t].middle = -t; __syncthreads(); q[t] *= s[7 - t].middle;",
+    "one under a condition": "s[t].low = t; if (t & 1) s[t].middle = 3; __syncthreads(); q[t] *= t & 1 ? s[t].middle : 2;",
+    "a variable": "Flags f; f.low = t; f.middle = 3; s[t] = f; __syncthreads(); q[t] *= s[7 - t].middle * s[t].low;",
+}
+UNFILLED = {
+    "another": "s[t].low = t; __syncthreads(); q[t] *= s[t].low + s[t].middle;",
+    "changed in place": "s[t].middle += t; __syncthreads(); q[t] *= s[t].middle;",
+    "under another condition": "s[t].low = t; if (t & 1) s[t].middle = 3; __syncthreads(); q[t] *= t & 2 ? s[t].middle : 2;",
+}
+
+
+@pytest.mark.parametrize("body", FILLED.values(), ids=FILLED)
+def test_bit_fields_are_filled_one_by_one(body: str) -> None:
+    """The first one of a number in shared memory is written beside bits that nothing has initialised and nothing reads."""
+    check_gradient(gpuad.kernel(FIELDS % body, "k"), (np.linspace(1, 2, 8),), grid=(1,), block=(8,), directions=1)
+
+
+@pytest.mark.parametrize("body", UNFILLED.values(), ids=UNFILLED)
+def test_bit_fields_that_are_read_unfilled(body: str) -> None:
+    with pytest.raises(BoundsError, match=r"depends on uninitialised `s`"):
+        check_gradient(gpuad.kernel(FIELDS % body, "k"), (np.linspace(1, 2, 8),), grid=(1,), block=(8,), directions=1)

@@ -26,8 +26,9 @@ def compile_load(stmt: Load, names: Names) -> Run:
 
     def run(frame: Frame, mask: Mask) -> None:
         where = _where(frame, mask, index, stmt)
-        value, poison = _read(frame, mask, site, frame.storage(memory), where)
-        frame.define(slot, value.astype(dtype, copy=False), poison)
+        storage = frame.storage(memory)
+        value, poison = _read(frame, mask, site, storage, where)
+        frame.define(slot, value.astype(dtype, copy=False), poison, _read_bits(frame, mask, storage, where, poison))
 
     return run
 
@@ -49,6 +50,8 @@ def compile_store(stmt: Store, names: Names) -> Run:
         with np.errstate(over="ignore"):  # to halves
             content = content.astype(storage.data.dtype, copy=False)
         _write(frame, mask, site, storage, positions, content, poison)
+        if storage.bits is not None:
+            storage.bits[positions] = 0 if poison is None else mask.pick(value.unsound(frame), frame.width)
 
     return run
 
@@ -166,7 +169,9 @@ def compile_alloc(stmt: Alloc, names: Names) -> Run:
         key = (memory, frame.chunk)
         watch = frame.watch[1] if frame.watch is not None and frame.watch[0] == key else None
         tracker = Tracker(key, size, frame.geometry.threads, watch) if shared and frame.check else None
-        frame.storages[memory] = Storage(buffer, np.full(size, fill, dtype), 0, length, "block" if shared else "lane", tracker, 1, poison)
+        bits = None if poison is None or not buffer.element.is_integer else np.full(size, ~dtype.type(0), dtype)
+        rows = "block" if shared else "lane"
+        frame.storages[memory] = Storage(buffer, np.full(size, fill, dtype), 0, length, rows, tracker, 1, poison, bits)
 
     return run
 
@@ -219,6 +224,14 @@ def _read(frame: Frame, mask: Mask, site: Site, storage: Storage, index: Array) 
         return value, None
     poison = storage.poison[positions]
     return value, _spread(frame, mask, poison) if np.count_nonzero(poison) else None
+
+
+def _read_bits(frame: Frame, mask: Mask, storage: Storage, index: Array, poison: Array | None) -> Array | None:
+    """The unsound bits of what a load gives; None, for all, where some lanes are outside."""
+    if poison is None or storage.bits is None:
+        return None
+    positions, outside = frame.locate(storage, mask, index)
+    return None if np.count_nonzero(outside) else _spread(frame, mask, storage.bits[positions])
 
 
 def _read_outside(frame: Frame, mask: Mask, site: Site, storage: Storage, positions: Array, outside: Array) -> tuple[Array, Array]:

@@ -1,10 +1,16 @@
 """Expressions become closures over a frame, once for each kernel: one that computes the value, and one that computes its poison, which
-runs only while a variable of the expression is poisoned."""
+runs only while a variable of the expression is poisoned.
+
+Of integers that operators on bits make, it is known which bits are unsound. A bit-field is written by reading the number that it lies in
+and putting its own bits beside the others': the first one written into memory that nothing has initialised makes a number of which only its
+own bits are sound, and whoever reads the bit-field asks for no others. Any other operation makes all bits of its result unsound.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -40,17 +46,32 @@ class Names:
 
 @dataclass(frozen=True, eq=False)
 class Code:
-    """A compiled expression. `slots` are the variables in it."""
+    """A compiled expression. `slots` are the variables in it. `bits` computes which bits of an integer are unsound, a mask of its own type;
+    None where they all are as soon as one is."""
 
     value: Value
     poison: Poison
     slots: frozenset[int]
+    bits: Value | None = None
 
     def taint(self, frame: Frame) -> Array | None:
         """The poison of the value, None if it is sound."""
         if not frame.poison or self.slots.isdisjoint(frame.poison):
             return None
         return self.poison(frame)
+
+    def unsound(self, frame: Frame) -> Array:
+        """The unsound bits of an integer."""
+        poison = self.taint(frame)
+        value = self.value(frame)
+        if poison is None:
+            return np.zeros(1, value.dtype)
+        return self.bits(frame) if self.bits is not None else all_bits(poison, value.dtype)
+
+
+def all_bits(poison: Array, dtype: np.dtype[Any]) -> Array:
+    """The mask of integers of which all bits are unsound where they are poisoned."""
+    return np.asarray(np.where(poison != 0, ~dtype.type(0), dtype.type(0)))
 
 
 def expect(actual: Scalar, wanted: Scalar, what: str) -> None:
@@ -89,7 +110,7 @@ def compile_expr(expr: Expr, names: Names) -> Code:
             expect(operand.type, expr.type, f"the operand of `{op}`")
             return _apply(unary(op, expr.type), compile_expr(operand, names))
         case Cast(operand=operand):
-            return _apply(cast(operand.type, expr.type), compile_expr(operand, names))
+            return _cast(operand.type, expr.type, compile_expr(operand, names))
         case Call():
             return _call(expr, names)
     raise GpuadError(f"malformed IR: no expression: {type(expr).__name__}")
@@ -106,7 +127,11 @@ def _variable(var: Var, slot: int) -> Code:
             raise GpuadError(f"malformed IR: `{var.name}` ({var.uid}) is used before its definition")
         return found
 
-    return Code(value, lambda frame: frame.poison.get(slot), frozenset((slot,)))
+    def bits(frame: Frame) -> Array:
+        found = frame.bits.get(slot)
+        return all_bits(frame.poison[slot], value(frame).dtype) if found is None else found
+
+    return Code(value, lambda frame: frame.poison.get(slot), frozenset((slot,)), bits if var.type.is_integer else None)
 
 
 def _apply(compute: Callable[..., Array], *operands: Code) -> Code:
@@ -134,6 +159,8 @@ def _binary(expr: Binary, names: Names) -> Code:
     expect(expr.type, BOOL if op in ("<", ">", "<=", ">=", "==", "!=") else left.type, f"the result of `{op}`")
     a, b = compile_expr(left, names), compile_expr(right, names)
     plain = _apply(compute, a, b)
+    if op in ("&", "|", "^", "<<", ">>") and left.type.is_integer:
+        return _by_bits(plain, _binary_bits(op, compute, a, b))
     if op not in ("&&", "||"):
         return plain
     return Code(plain.value, lambda frame: _either(frame, a, b, op == "||"), plain.slots)
@@ -151,6 +178,41 @@ def _either(frame: Frame, a: Code, b: Code, decides: bool) -> Array | None:
         None if left is None else np.where(left_decided, 0, left),
         None if right is None else np.where(right_decided, 0, right),
     )
+
+
+def _binary_bits(op: str, compute: Callable[..., Array], a: Code, b: Code) -> Value:
+    """The unsound bits of an operator's result: a sound 0 decides `&`, a sound 1 decides `|`, shifts take them along."""
+
+    def bits(frame: Frame) -> Array:
+        left, right = a.unsound(frame), b.unsound(frame)
+        if op in ("<<", ">>"):
+            moved = compute(left, b.value(frame))
+            return np.where(right != 0, ~moved.dtype.type(0), moved)
+        if op == "^":
+            return left | right
+        x, y = a.value(frame), b.value(frame)
+        open_x, open_y = (x | left, y | right) if op == "&" else (~x | left, ~y | right)
+        return (left & open_y) | (right & open_x)
+
+    return bits
+
+
+def _cast(source: Scalar, target: Scalar, operand: Code) -> Code:
+    convert = cast(source, target)
+    plain = _apply(convert, operand)
+    if not (source.is_integer and target.is_integer):
+        return plain
+    return _by_bits(plain, lambda frame: convert(operand.unsound(frame)))
+
+
+def _by_bits(plain: Code, bits: Value) -> Code:
+    """The expression, whose value is sound where its bits are."""
+
+    def poison(frame: Frame) -> Array | None:
+        found = plain.poison(frame)
+        return None if found is None else np.where(bits(frame) != 0, found, 0)
+
+    return Code(plain.value, poison, plain.slots, bits)
 
 
 def _select(expr: Select, names: Names) -> Code:

@@ -89,7 +89,7 @@ def _unravel(number: Any, shape: Dim3) -> Any:
 class Storage:
     """Memory as a buffer sees it. `data` is flat; `rows` says who has a row of `length` elements there: 'launch', 'block' or 'lane'.
     `scale` is the number of tracker cells of an element. `poison` holds a cause for each element of a local or shared array that is not
-    sound."""
+    sound; of integers `bits` are those that are not sound."""
 
     buffer: Buffer
     data: Array
@@ -99,6 +99,7 @@ class Storage:
     tracker: Tracker | None = None
     scale: int = 1
     poison: Array | None = None
+    bits: Array | None = None
 
 
 @dataclass
@@ -128,6 +129,7 @@ class Frame:
     watch: tuple[object, int] | None = None
     chunk: int = 0
     poison: dict[int, Array] = field(default_factory=dict)
+    bits: dict[int, Array] = field(default_factory=dict)
     stacks: dict[int, Stacks] = field(default_factory=dict)
     indices: dict[tuple[str, str], Array] = field(default_factory=dict)
 
@@ -163,9 +165,13 @@ class Frame:
 
     # --- variables -------------------------------------------------------------------------------------------------------------------
 
-    def define(self, slot: int, value: Array, poison: Array | None = None) -> None:
-        """Gives a variable its value in all lanes."""
+    def define(self, slot: int, value: Array, poison: Array | None = None, bits: Array | None = None) -> None:
+        """Gives a variable its value in all lanes. `bits` are those that are unsound in a poisoned integer, None for all."""
         self.env[slot] = value
+        if bits is not None:
+            self.bits[slot] = bits
+        elif self.bits:
+            self.bits.pop(slot, None)
         if poison is not None:
             self.poison[slot] = poison
         elif self.poison:

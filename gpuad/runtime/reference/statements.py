@@ -37,7 +37,12 @@ def compile_block(block: ir.Block, names: Names) -> Run:
 def _let(stmt: ir.Let, names: Names) -> Run:
     expect(stmt.value.type, stmt.var.type, f"the value of `{stmt.var.name}`")
     value, slot = compile_expr(stmt.value, names), names.var(stmt.var)
-    return lambda frame, mask: frame.define(slot, value.value(frame), value.taint(frame))
+
+    def run(frame: Frame, mask: Mask) -> None:
+        poison = value.taint(frame)
+        frame.define(slot, value.value(frame), poison, None if poison is None or value.bits is None else value.bits(frame))
+
+    return run
 
 
 def _assign(stmt: ir.Assign, names: Names) -> Run:
