@@ -186,3 +186,38 @@ def test_one_of_two_arrays() -> None:
     text = STEPS.format("volatile __shared__ double r[64]; volatile double* p = t & 1 ? s : r; *p = 1;")
     with pytest.raises(UnsupportedError, match="a pointer to volatile memory that may be one of several arrays is not supported"):
         gpuad.kernel(text, "k").adjoint()
+
+
+CASTS = {
+    "a pointer": ("double s[]", "volatile double* v = (volatile double*)s; step(v, t);"),
+    "at a call": ("double s[]", "step((volatile double*)s, t);"),
+    "bytes": ("unsigned char s[]", "volatile double* v = reinterpret_cast<volatile double*>(s); step(v, t);"),
+    "bytes at two places": ("unsigned char s[]", "double* w = (double*)s; w[t] *= 2; __syncwarp(); step((volatile double*)s, t);"),
+    "away": ("volatile double s[]", "step(const_cast<double*>(s), t);"),
+    "behind another array": (
+        "double s[]",
+        "volatile int* c = (volatile int*)(s + 64); c[t] = t; step((volatile double*)s, t + 0 * c[t ^ 1]);",
+    ),
+}
+
+
+@pytest.mark.parametrize(("declared", "statement"), CASTS.values(), ids=CASTS)
+def test_casts_of_dynamic_memory(declared: str, statement: str) -> None:
+    """The way of the last warp: memory that is declared without volatile is given to it as volatile."""
+    text = f"""__device__ void step(volatile double* s, int t) {{ s[t] *= s[t ^ 1]; s[t] += s[t ^ 2]; }}
+    extern "C" __global__ void k(double* x, const double* y) {{
+      extern __shared__ {declared};
+      int t = threadIdx.x;
+      ((double*)s)[t] = x[t] * y[t];
+      __syncthreads();
+      {statement}
+      x[t] = ((double*)s)[t];
+    }}"""
+    rng, t = np.random.default_rng(3), np.arange(64)
+    x, y = rng.uniform(0.5, 1.5, 64), rng.uniform(0.5, 1.5, 64)
+    own = x * y * (2 if "*= 2" in statement else 1)
+    product = own * own[t ^ 1]
+    found = x.copy()
+    gpuad.kernel(text, "k")((1,), (64,), (found, y), shared_mem=1024)
+    np.testing.assert_allclose(found, product + product[t ^ 2], rtol=1e-14)
+    check(text, (x, y), 1, (64,), 1024)

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from clang import cindex
-from clang.cindex import Cursor, CursorKind, SourceLocation
+from clang.cindex import Cursor, CursorKind, SourceLocation, Type
 
 from ...errors import CompileError
 
@@ -21,7 +21,7 @@ _BREAK, _CONTINUE = 0, 1
 _VISITOR: Any = ctypes.CFUNCTYPE(ctypes.c_int, Cursor, Cursor, ctypes.py_object)
 _STEPPING = {1: "x++", 2: "x--", 3: "++x", 4: "--x"}
 
-_CHECKS = {cindex._CXString: cindex._CXString.from_result, Cursor: Cursor.from_cursor_result}
+_CHECKS = {cindex._CXString: cindex._CXString.from_result, Cursor: Cursor.from_cursor_result, Type: Type.from_result}
 
 
 @cache
@@ -42,6 +42,7 @@ def library() -> Any:
         "clang_EvalResult_getAsDouble": ([ctypes.c_void_p], ctypes.c_double),
         "clang_EvalResult_dispose": ([ctypes.c_void_p], None),
         "clang_getSpecializedCursorTemplate": ([Cursor], Cursor),
+        "clang_getUnqualifiedType": ([Type], Type),
         "clang_isVirtualBase": ([Cursor], ctypes.c_uint),
         "clang_visitChildren": ([Cursor, _VISITOR, ctypes.py_object], ctypes.c_uint),
         "clang_getFileLocation": ([SourceLocation, *[ctypes.c_void_p] * 4], None),
@@ -55,6 +56,12 @@ def library() -> Any:
     except AttributeError as missing:
         raise CompileError(f"this libclang is too old for gpuad ({missing}): install the wheel libclang 18.1 or later") from None
     return lib
+
+
+def unqualified(type_: Type) -> Type:
+    """The canonical type without const and volatile of its own."""
+    plain: Type = library().clang_getUnqualifiedType(type_.get_canonical())
+    return plain
 
 
 def binary_operator(cursor: Cursor) -> str:

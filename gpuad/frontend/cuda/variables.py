@@ -37,7 +37,7 @@ from ...ir.records import holds_pointers, is_record, member_of, numbers, parts
 from ...ir.surface import DYNAMIC, Binary, Cast, Constant, Declaration, Declare, Deref, Expr, Global, Name, Record, Table
 from ...ir.types import I32, U64, Array, Complex, Member, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
-from .clang_c import binary_operator, children, descendants, evaluate, has_attribute, initializer, unary_operator
+from .clang_c import binary_operator, children, descendants, evaluate, has_attribute, initializer, unary_operator, unqualified
 from .context import Context
 from .overlaid import is_anonymous
 from .translation_unit import is_ours
@@ -79,7 +79,7 @@ def cut(ctx: Context, array: Cursor, element: ClangType) -> tuple[Scalar, ...]:
     nodes = list(descendants(ctx.active[-1]))
     if array not in nodes:
         return ()
-    found = _Found({array: _plain(element)})
+    found = _Found({array: unqualified(element)})
     for variable in (node for node in nodes if node.kind == CursorKind.VAR_DECL):
         _follow(ctx, found, variable, nodes)
     if not found.behind:  # at most the whole memory as one other type
@@ -105,7 +105,7 @@ def _follow(ctx: Context, found: _Found, variable: Cursor, nodes: list[Cursor]) 
     root, offsets = _root(_operand(start) if is_cast else start)
     if root not in found.views:
         return
-    element = _plain(start.type.get_canonical().get_pointee()) if is_cast else found.views[root]
+    element = unqualified(start.type.get_canonical().get_pointee()) if is_cast else found.views[root]
     found.views[variable] = element
     if element == found.views[root]:
         return
@@ -122,7 +122,7 @@ def _follow(ctx: Context, found: _Found, variable: Cursor, nodes: list[Cursor]) 
 def _changes(found: _Found, cast: Cursor) -> bool:
     """Whether a cast makes a pointer into the memory one to another type."""
     root, _ = _root(_operand(cast))
-    return _is_pointer(cast) and root in found.views and _plain(cast.type.get_canonical().get_pointee()) != found.views[root]
+    return _is_pointer(cast) and root in found.views and unqualified(cast.type.get_canonical().get_pointee()) != found.views[root]
 
 
 def _is_used(array: Cursor, found: _Found, nodes: list[Cursor]) -> bool:
@@ -193,12 +193,6 @@ def _is_pointer(cursor: Cursor) -> bool:
     return bool(cursor.type.get_canonical().get_pointee().spelling)
 
 
-def _plain(type_: ClangType) -> ClangType:
-    """A type without const."""
-    declared = type_.get_canonical()
-    return declared.get_declaration().type.get_canonical() if declared.get_declaration().type.spelling else declared
-
-
 _VOLATILE = (
     "a single volatile number in shared memory is not supported; leave volatile away and write __syncthreads() where it is passed on"
 )
@@ -251,7 +245,7 @@ def _meant(ctx: Context, cursor: Cursor, element: ClangType) -> ClangType:
     for node in descendants(ctx.active[-1]):
         uses += is_use(node, cursor)
         if node.kind in _EXPLICIT_CASTS and is_use(_operand_of_cast(node), cursor):
-            targets.append(node.type.get_canonical().get_pointee())
+            targets.append(unqualified(node.type.get_canonical().get_pointee()))
     return targets[0] if targets and len(targets) == uses and all(t == targets[0] for t in targets) else element
 
 
