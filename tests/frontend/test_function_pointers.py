@@ -7,6 +7,7 @@ import pytest
 
 import gpuad
 from gpuad import Duplicated
+from gpuad.errors import UnsupportedError
 from gpuad.testing import check_gradient
 
 HELPERS = """
@@ -63,3 +64,15 @@ def test_as_written_out(body: str, written_out: str) -> None:
     for own, other in zip(*found, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-14)
     check_gradient(made[0], (np.linspace(0.5, 1.5, 8), np.linspace(1.5, 0.7, 8)), grid=(1,), block=(8,), directions=1)
+
+
+@pytest.mark.parametrize("call", ["choose(2)(x[i])", "(*choose(2))(x[i])", "Chooser{2}.chosen(1)(x[i])"])
+def test_a_function_that_a_call_returns(call: str) -> None:
+    """clang names the call within for the one around it, with other arguments."""
+    chosen = """__device__ Function choose(double a) { return a > 1 ? square : cube; }
+    struct Chooser { double a; __device__ Function chosen(double b) const { return square; } };"""
+    text = f'{HELPERS}{chosen}extern "C" __global__ void k(double* x) {{ int i = threadIdx.x; x[i] = {call}; }}'
+    with pytest.raises(UnsupportedError, match="a call of the function that another call returns is not supported") as error:
+        gpuad.kernel(text, "k").adjoint()
+    assert error.value.span is not None
+    assert error.value.span.column == text.splitlines()[-1].index(call) + 1

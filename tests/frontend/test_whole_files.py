@@ -84,3 +84,19 @@ def test_the_host_outside_of_functions() -> None:
         gpuad.kernel(text, "k")
     between = text.replace("std::vector<float> all;", "#ifndef __CUDACC_RTC__\nstd::vector<float> all;\n#endif")
     gpuad.kernel(between, "k")
+
+
+@pytest.mark.parametrize("body", ["int a = ;", "std::array<float, 3 v; v[0] = 1;", "auto f = [&](int i) { return a[i; };"])
+def test_the_host_inside_of_a_function(body: str) -> None:
+    """A text that does not parse is refused as NVRTC does, at its place, with what to write."""
+    text = f'extern "C" __global__ void k(float* x) {{ x[0] = 1; }}\nvoid run(float* a) {{ {body} }}'
+    with pytest.raises(CompileError, match=r"; 'run' is a function of the host, which NVRTC reads too: it stands between #ifndef") as error:
+        gpuad.kernel(text, "k")
+    assert error.value.line == 2
+    gpuad.kernel(text.replace("void run", "#ifndef __CUDACC_RTC__\nvoid run") + "\n#endif", "k")
+
+
+def test_the_device_inside_of_a_function() -> None:
+    with pytest.raises(CompileError) as error:
+        gpuad.kernel('__device__ float f(float a) { return a +; }\nextern "C" __global__ void k(float* x) { x[0] = f(1); }', "k")
+    assert error.value.message == "expected expression"

@@ -19,6 +19,10 @@ FUNCTION_POINTER = (
     "a pointer to a function is supported where it surely is that of one: a parameter, a template's argument or a variable that is given a "
     "function and never changed; else call each by its name under a condition"
 )
+RETURNED_FUNCTION = (
+    "a call of the function that another call returns is not supported: which one it is has to be known; call each by its name under a "
+    "condition, or pass the function on as an argument"
+)
 LAMBDA = "a lambda can be called and passed to functions, but not stored in a struct or returned; else write a __device__ function"
 
 KINDS: dict[CursorKind, str] = {

@@ -38,11 +38,11 @@ from .builtins import BUILTINS, Call
 from .clang_c import children, descendants, evaluate, file_location, initializer, same_extent
 from .compare_and_swap import atomic_idiom
 from .context import Context
-from .fence import FUNCTION_POINTER, LAMBDA, TEMPORARY_ARRAY, function_message
+from .fence import FUNCTION_POINTER, LAMBDA, RETURNED_FUNCTION, TEMPORARY_ARRAY, function_message
 from .lower_expressions import dereferenced
 from .records import implicit_assignment, implicit_construction, is_method, receiver
 from .translation_unit import is_ours
-from .types import HALVES, constant, convert, explicit, is_const, is_function_pointer, is_lambda_type, record_of
+from .types import HALVES, constant, convert, explicit, is_const, is_function, is_function_pointer, is_lambda_type, record_of
 from .variables import has_body, is_elided
 
 _METHODS = {CursorKind.CXX_METHOD, CursorKind.CONVERSION_FUNCTION}
@@ -55,6 +55,8 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
     if callee is None and is_elided(cursor):
         (original,) = children(cursor)
         return ctx.expression(original)
+    if (callee is None or callee.kind != CursorKind.CONSTRUCTOR) and _is_returned(cursor):
+        ctx.refuse(cursor, RETURNED_FUNCTION)
     if callee is None or callee.kind not in _FUNCTIONS:
         callee = pointed_to(ctx, children(cursor)[0])
     if is_lambda(callee):
@@ -73,6 +75,14 @@ def call(ctx: Context, cursor: Cursor) -> Expr:
     if (value := evaluate(cursor)) is not None and isinstance(type_ := ctx.type(cursor), Scalar):  # of a constexpr function
         return constant(ctx.span(cursor), type_, value)
     return _helper(ctx, cursor, callee)
+
+
+def _is_returned(cursor: Cursor) -> bool:
+    """Whether the function that is called is what another call returns: clang names that one."""
+    called = next(iter(children(cursor)), None)
+    while called is not None and called.kind in (CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR, CursorKind.UNARY_OPERATOR):
+        called = next(iter(children(called)), None)
+    return called is not None and called.kind == CursorKind.CALL_EXPR and (is_function_pointer(called) or is_function(called.type))
 
 
 def _is_half(callee: Cursor) -> bool:

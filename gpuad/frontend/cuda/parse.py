@@ -305,8 +305,9 @@ def _raise_unless_contained(error: Diagnostic, functions: list[Cursor], places: 
     if missing:
         raise UnsupportedError(header_message(missing[1]), places.at(error.location))
     contained = error.severity == Diagnostic.Error and error.category_name == _CONTAINED
-    if not contained or not any(_lies_in(error.location, function) for function in functions):
-        raise _compile_error(error, places)
+    around = [function for function in functions if _lies_in(error.location, function)]
+    if not contained or not around:
+        raise _compile_error(error, places, around)
 
 
 def _lies_in(place: SourceLocation, function: Cursor) -> bool:
@@ -315,10 +316,18 @@ def _lies_in(place: SourceLocation, function: Cursor) -> bool:
     return name == start[0] and start[3] <= offset <= end[3]
 
 
-def _compile_error(error: Diagnostic, places: Places) -> CompileError:
+def _is_of_the_host(function: Cursor) -> bool:
+    return not any(has_attribute(function, kind) for kind in (CursorKind.CUDAGLOBAL_ATTR, CursorKind.CUDADEVICE_ATTR))
+
+
+def _compile_error(error: Diagnostic, places: Places, around: Sequence[Cursor] = ()) -> CompileError:
+    """clang's message with what can be done about it. `around`: the functions in which the error lies."""
     unknown = re.fullmatch(r"use of undeclared identifier '([A-Z][A-Z\d_]*)'", str(error.spelling))
     hint = f"; if it is a macro, define it by the option -D{unknown[1]}=..." if unknown else ""
-    if _OF_THE_HOST.fullmatch(str(error.spelling)):
+    host = [function.spelling for function in around if _is_of_the_host(function)]
+    if host:
+        hint = f"; {host[0]!r} is a function of the host, which NVRTC reads too: it stands between #ifndef __CUDACC_RTC__ and #endif"
+    elif _OF_THE_HOST.fullmatch(str(error.spelling)):
         hint = "; code of the host that needs it stands between #ifndef __CUDACC_RTC__ and #endif"
     return CompileError(f"{error.spelling}{hint}", places.at(error.location))
 

@@ -279,6 +279,11 @@ def is_lambda_type(type_: ClangType) -> bool:
     return str(plain.spelling).removeprefix("const ").startswith("(lambda")
 
 
+def is_function(type_: ClangType) -> bool:
+    """Whether it is the type of a function itself, as what a reference to one refers to."""
+    return type_.get_canonical().kind in _FUNCTIONS
+
+
 def is_function_pointer(cursor: Cursor) -> bool:
     """Whether what is declared is a pointer, or a reference, to a function."""
     return cursor.type.get_canonical().get_pointee().get_canonical().kind in _FUNCTIONS
