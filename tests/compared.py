@@ -75,6 +75,23 @@ def adjoints() -> str:
     return "\n".join(lines) + "\n"
 
 
+def distributed() -> str:
+    """What the model of a program on several ranks says, beside what was measured, from the newest record."""
+    files = sorted(RESULTS.glob("distributed-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))
+    if not files:
+        return ""
+    record = json.loads(files[-1].read_text(encoding="utf-8"))
+    columns = ["measured", "model", "launches", "cells", "checkpoints", "halos", "all-reduce"]
+    lines = [
+        f"{record['machine']}, {record['date']}, MPICH {record['versions']['mpich']}, milliseconds:\n",
+        f"| ranks | {' | '.join(columns)} |",
+        "|---:|" + "---:|" * len(columns),
+    ]
+    for ranks, row in record["rows"].items():
+        lines.append(f"| {int(ranks):,} | " + " | ".join("" if row[f"{c}_ms"] is None else f"{row[f'{c}_ms']:.2f}" for c in columns) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def budgets() -> tuple[str, Path | None]:
     """Time loops within byte budgets, from the newest record of them, and its picture; nothing where there is none."""
     files = sorted(RESULTS.glob("budgets-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))

@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import DistributedError
+from ..runtime.host import share_cores
 from . import processes
 
 _STOPPED = 1  # the tag of the word that a rank has stopped
 _MOST = 4000  # bytes of its message
 _SPINS = 64  # how often a request is asked before others get the processor
 _YIELDS = 16  # how often they do before this rank sleeps in between, so that ranks which share a processor get on
-_NAP = 3e-5  # seconds
+_NAP, _LONGEST_NAP = 3e-5, 1e-3  # seconds
+_NAPPED = 0.02  # of the time that it has waited, how much a nap takes: who waits long leaves the processor to those who compute
 _LOOKS = 0.25  # seconds between looks for processes that have ended
 _GRACE = 2.0  # seconds that the others have to say what they know before a job with a dead rank is ended
 
@@ -36,7 +38,7 @@ _watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
 def poll(request: Any, what: str, limit: float, between: Callable[[float], None]) -> None:
     """Waits until a request is done. `between`: called with the time from time to time, and may raise. DistributedError after the limit."""
-    spins, deadline = 0, 0.0
+    spins, deadline, nap = 0, 0.0, _NAP
     while not request.Test():
         spins += 1
         if spins % _SPINS:
@@ -44,10 +46,11 @@ def poll(request: Any, what: str, limit: float, between: Callable[[float], None]
         if spins < _SPINS * _YIELDS:
             os.sched_yield()
         else:
-            time.sleep(_NAP)
+            time.sleep(nap)
             spins -= 1  # asked once between two naps
         now = time.monotonic()
         deadline = deadline or now + limit
+        nap = min(max(_NAP, _NAPPED * (now + limit - deadline)), _LONGEST_NAP)
         between(now)
         if now > deadline:
             raise DistributedError(
@@ -67,7 +70,8 @@ def duplicates(mpi: Any, count: int, wait: Callable[[Any, str], None]) -> list[A
 class Watch:
     """What the ranks of one of MPI's communicators know of each other; all of them make it. `limit`: seconds that a rank waits for another.
     `broken`: why nothing can be done any more; `messaged`: where this rank has sent messages, or asked for
-    some, of which it is not known whether the others have done the same."""
+    some, of which it is not known whether the others have done the same; `processes`: what
+    the ranks are."""
 
     def __init__(self, mpi: Any, limit: float) -> None:
         self.limit, self.broken = limit, ""
@@ -79,7 +83,8 @@ class Watch:
         self._looked = 0.0
         self.messaged: set[Any] = set()
         (self.comm,) = duplicates(mpi, 1, self._wait_blindly)
-        self._processes = self._told_processes()
+        self.processes = self._told_processes()
+        share_cores(processes.on_these_cores(self.processes))
         _watches.add(self)
         _at_the_end()
 
@@ -90,7 +95,7 @@ class Watch:
     def _told_processes(self) -> list[processes.Process]:
         mine, rows = np.array(processes.own(), np.int64), np.empty((self.size, processes.FIELDS), np.int64)
         self._wait_blindly(self.comm.Iallgather(mine, rows), "the ranks' processes")
-        return [(int(a), int(b), int(c)) for a, b, c in rows]
+        return [(int(a), int(b), int(c), int(d)) for a, b, c, d in rows]
 
     def renew(self, mpi: Any) -> None:
         """Forgets what was wrong; all ranks call it. What was on its way can never be matched with what comes later. DistributedError if a
@@ -136,10 +141,10 @@ class Watch:
         if now < self._looked + _LOOKS:
             return
         self._looked = now
-        gone = [rank for rank, process in enumerate(self._processes) if processes.has_ended(process)]
+        gone = [rank for rank, process in enumerate(self.processes) if processes.has_ended(process)]
         if gone:
             self.lost = True
-            _, pid, _ = self._processes[gone[0]]
+            _, pid, *_ = self.processes[gone[0]]
             raise DistributedError(
                 f"rank {gone[0]} is gone: its process ({pid}) has ended without a word, as one does that was killed, or ran out of memory. "
                 "What was being communicated is undefined."

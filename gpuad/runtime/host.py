@@ -135,11 +135,21 @@ class Host(InOrder):
         return array.copy()
 
 
+_sharing = 1  # processes of one job on this process's cores
+
+
+def share_cores(processes: int) -> None:
+    """Says that so many processes of one job compute on the cores of this one, each of which takes its part of them from here on."""
+    global _sharing
+    _sharing = max(_sharing, processes)
+
+
 def default_workers() -> int:
-    """The number in the environment variable GPUAD_THREADS, else the number of cores that this process may use."""
+    """The number in the environment variable GPUAD_THREADS, else this process's part of the cores that it may use; at least 1."""
     text = os.environ.get("GPUAD_THREADS")
     if text is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(1, cores // _sharing)
     if not text.isdigit() or int(text) < 1:
         raise LaunchError(f"GPUAD_THREADS is {text!r}: it has to be a number of threads")
     return int(text)

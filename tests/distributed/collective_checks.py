@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
+import pytest
 from ml_dtypes import bfloat16
 from ranks import agree
 
 import gpuad
 from gpuad import Duplicated, Tape
-from gpuad.distributed import IN_PLACE
+from gpuad.distributed import IN_PLACE, processes
+from gpuad.runtime import host
 
 
 def numbers(comm: Any, *shape: int, dtype: Any = np.float64) -> Any:
@@ -342,7 +345,21 @@ def in_order(comm: Any) -> None:
             np.testing.assert_array_equal(b.shadow, x + others)
 
 
+def cores(comm: Any) -> None:
+    """Each of the ranks on a machine has its part of the cores that they may all use; those bound to others do not count."""
+    mine = sorted(os.sched_getaffinity(0))
+    sharing = comm.mpi.allgather(mine).count(mine)
+    assert processes.on_these_cores(comm.watch.processes) == sharing
+    assert processes.on_these_cores([(*processes.own()[:3], 0), (0, *processes.own()[1:])]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GPUAD_THREADS", raising=False)
+        assert host.default_workers() == max(1, len(mine) // sharing)
+        patch.setenv("GPUAD_THREADS", "5")
+        assert host.default_workers() == 5
+
+
 CHECKS = [
+    cores,
     allreduce, reduce, bcast, sendrecv, halos, send_and_receive, several, extrema, extrema_of_equals, allgather, gather, scatter,
     reduce_scatter, alltoall, requests, large_messages, communicators, datatypes, views, blocks_of_views, complex_numbers, halves, in_order,
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from snippets import ROOT, blocks
 
 pytestmark = needs_mpi
 ON_FOUR = (
-    "collective:allreduce,reduce,bcast,halos,send_and_receive,extrema_of_equals,gather,scatter,reduce_scatter,requests,communicators,"
+    "collective:cores,allreduce,reduce,bcast,halos,send_and_receive,extrema_of_equals,gather,scatter,reduce_scatter,requests,communicators,"
     "in_order"
 )
 LIMIT = 1500.0 if NIGHTLY else 240.0  # they take a tenth of it where nothing else runs

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from compared import adjoints, budgets, gradbench, short, whole
+from compared import adjoints, budgets, distributed, gradbench, short, whole
 from drawing import drawn
 from snippets import PAGES
 from test_architecture import FLOORS, modules
@@ -88,6 +88,10 @@ def test_the_comparison(request: pytest.FixtureRequest) -> None:
 
 def test_the_adjoints_by_hand(request: pytest.FixtureRequest) -> None:
     printed("docs/by-hand.md", "adjoints", adjoints(), request.config.getoption("--update-golden"))
+
+
+def test_the_ranks(request: pytest.FixtureRequest) -> None:
+    printed("docs/how-to/distributed.md", "scale", distributed(), request.config.getoption("--update-golden"))
 
 
 def test_the_budgets(request: pytest.FixtureRequest) -> None:
