@@ -376,22 +376,18 @@ def strips(
     printer: LaneStatements, name: str, dimensions: Sequence[str], arguments: Sequence[str], declared: Sequence[str], narrow: str
 ) -> list[str]:
     """Functions that run a strip of threads along x, and a number of threads from one on: full strips, whose loops over the lanes have a
-    constant length, and what is left. `declared`: their parameters, of which `arguments` are the names; `narrow`: how many threads a strip
-    may have at most, if that is not known before the launch."""
+    constant length, and what is left. Each is a function of its own: a compiler holds registers for masked loads all through a function.
+    `declared`: their parameters, of which `arguments` are the names; `narrow`: how many threads a strip may have at most, if that is not
+    known before the launch."""
     lines, lanes_ = printer.strip(), printer.lanes
     given = [*declared, *(f"const gpuad_dim {n}" for n in dimensions)]
+    some = [*given, "const long long gpuad_lanes"]
+    here = ", ".join([*arguments, *dimensions])
     place = [f"{{{n}.x + gpuad_at, {n}.y, {n}.z}}" if n in ("threadIdx", "globalIdx") else n for n in dimensions]
+    there = ", ".join([*arguments, *place])
     cuts = [line for bound in printer.plan.cuts for line in _cut(printer.text.text(bound.value), bound.shift)] if printer.plan else []
     most = [f"{INDENT * 2}if (gpuad_lanes > gpuad_most) gpuad_lanes = gpuad_most;"] if narrow else []
-    call = f"gpuad_strip_{name}({', '.join([*arguments, *place])}"
-    return [
-        *wrapped(f"GPUAD_INLINE void gpuad_strip_{name}", [*given, "const long long gpuad_lanes"]),
-        "{",
-        *lines,
-        "}",
-        "",
-        *wrapped(f"static GPUAD_NOINLINE void gpuad_strips_{name}", [*given, "const long long gpuad_count"]),
-        "{",
+    loop = [
         *([f"{INDENT}const long long gpuad_most = {narrow};"] if narrow else []),
         f"{INDENT}long long gpuad_at = 0;",
         f"{INDENT}while (gpuad_at < gpuad_count) {{",
@@ -399,11 +395,19 @@ def strips(
         *most,
         *(INDENT * 2 + line for line in cuts),
         f"{INDENT * 2}if (gpuad_lanes == {lanes_})",
-        f"{INDENT * 3}{call}, {lanes_});",
+        f"{INDENT * 3}gpuad_full_{name}({there});",
         f"{INDENT * 2}else",
-        f"{INDENT * 3}{call}, gpuad_lanes);",
+        f"{INDENT * 3}gpuad_rest_{name}({there}, gpuad_lanes);",
         f"{INDENT * 2}gpuad_at += gpuad_lanes;",
         f"{INDENT}}}",
-        "}",
-        "",
     ]
+    return [
+        *_function(f"GPUAD_INLINE void gpuad_strip_{name}", some, lines),
+        *_function(f"static GPUAD_NOINLINE void gpuad_full_{name}", given, [f"{INDENT}gpuad_strip_{name}({here}, {lanes_});"]),
+        *_function(f"static GPUAD_NOINLINE void gpuad_rest_{name}", some, [f"{INDENT}gpuad_strip_{name}({here}, gpuad_lanes);"]),
+        *_function(f"static GPUAD_NOINLINE void gpuad_strips_{name}", [*given, "const long long gpuad_count"], loop),
+    ]
+
+
+def _function(head: str, declared: Sequence[str], lines: Sequence[str]) -> list[str]:
+    return [*wrapped(head, [*declared]), "{", *lines, "}", ""]
