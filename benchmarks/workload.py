@@ -129,7 +129,9 @@ def _argument(value: Any, active: bool, library: Any) -> Any:
         return layouts.active(value, library) if active else value
     both = value, np.ones_like(value, None if value.dtype.names else shadow_dtype(value.dtype))
     if value.dtype.names and library is not np:  # CuPy has no structured arrays
-        both = value.view(np.uint8), both[1].view(np.uint8)
+        kinds = {kind for kind, *_ in value.dtype.fields.values()}
+        numbers = kinds.pop() if len(kinds) == 1 else np.uint8
+        both = value.view(numbers), both[1].view(numbers)
     array, seed = map(library.asarray, both)
     return Duplicated(array, seed) if active else array
 

@@ -119,13 +119,23 @@ class Aliased:
         wanted, total = self.gradient(), np.zeros_like(whole)
         total[: self.sizes[0]] += wanted[self.first].ravel()
         total[self.shift : end] += wanted[self.second].ravel()
-        same(whole, total)
+        same(whole, total, max(greatest(wanted[i]) for i in (self.first, self.second)))
         for i in found.keys() - {self.first, self.second}:
             same(found[i], wanted[i])
 
 
-def same(a: Any, b: Any) -> None:
-    scale = float(np.abs(b).max(initial=0.0)) or 1.0
+def greatest(a: Any) -> float:
+    """The greatest number of an array."""
+    return float(np.abs(a).max(initial=0.0))
+
+
+def same(a: Any, b: Any, scale: float | None = None) -> None:
+    """Whether two arrays are the same but for rounding of what is as large as `scale`, or as the second of them."""
+    if a.dtype.names:
+        for name in a.dtype.names:
+            same(a[name], b[name], scale)
+        return
+    scale = scale or greatest(b) or 1.0
     tolerance = 1e-5 if a.dtype == np.float32 else 1e-12
     np.testing.assert_allclose(a / scale, b / scale, rtol=0, atol=tolerance)
 

@@ -143,10 +143,12 @@ def test_names_are_the_users(name: str) -> None:
     members = set(re.findall(r"(?:\.|->)([a-z]\w*)", text))
     parts = {*members, "re", "im", "int", "float"}  # components of vectors, and the numbers of another type in an array of structs
     users |= {f"{n}_{part}" for n in users for part in parts} | {f"{n}_{a}_{b}" for n in users for a in members for b in members}
-    users |= {"re", "im", "m", "angle"} if "complex" in users else set()  # what the library's functions call theirs
+    library = {"re", "im", "m", "angle", "a", "scale", "inverse"}  # what the library's functions of complex numbers call theirs
+    users |= library if "complex" in users else set()
     users |= {"a", "b", "a_x", "a_y", "b_x", "b_y"} if {"__half2", "__nv_bfloat162"} & users else set()
     users |= {f"{n}_{what}" for n in users for what in ("old", "new")}  # what an atomic finds, and what it puts there
     known = CUDA | MADE | users | {f"d{n}" for n in users}
+    known |= {f"next_{n}" for n in known}  # where one variable's next value is needed for another's
     strange = {
         n for n in names(lines) if root(n) not in known and n not in known and not n.startswith("gpuad_") and not is_function(n, lines)
     }

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import physics_models
 import pytest
 from ml_dtypes import bfloat16
 
@@ -22,7 +23,7 @@ from gpuad.tools.cases import Case, all_cases
 
 Arrays = dict[str, Any]
 CASES = {case.id: case for case in all_cases()}
-MODELS: dict[str, Callable[..., Arrays]] = {}
+MODELS: dict[str, Callable[..., Arrays]] = dict(physics_models.MODELS)
 
 
 def model(name: str) -> Callable[[Callable[..., Arrays]], Callable[..., Arrays]]:
