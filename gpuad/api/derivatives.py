@@ -18,6 +18,8 @@ from ..pipeline.adjoint import Tangent
 from .argument_flattening import FlatArguments, library_of, on_stream
 from .call_replay import CallKey, replay_call
 from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
+from .grid_kernels import GridKernel
+from .grid_launches import forward_all, reverse_all
 from .kernels import Family, Kernel, Planned, pattern_of
 from .launch_plan import LaunchPlan, exactly, launch_plan_of, once, reverse_launches, run_again, tangent_launches
 from .making import kernel
@@ -49,6 +51,13 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     if not isinstance(mode, Mode):
         raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
+    if isinstance(family, GridKernel):
+        plans = list(family.launches(*call, **keywords))
+        if mode is Reverse:
+            reverse_all(plans)
+        else:
+            forward_all(plans, lambda chosen, call: _forward(chosen, call, unconnected=True))
+        return
     said = family.words(mode.value, *call, **keywords)
     if said is not None and replay_call(said, pipeline.switches()):
         return
@@ -195,7 +204,12 @@ def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_me
     """Runs the primal on the reference executor on NumPy arrays, which raises for data races and bad indices."""
     from ..runtime.reference import Reference
 
-    plan = kernel(k).planned(grid, block, args, shared_mem=shared_mem, stream=stream)
+    family: Family = kernel(k)
+    if isinstance(family, GridKernel):
+        with pipeline.executor_for_tests(Reference()):
+            family(grid, block, args, shared_mem=shared_mem, stream=stream)
+        return
+    plan = family.planned(grid, block, args, shared_mem=shared_mem, stream=stream)
     if plan is None:
         return
     chosen = plan.kernel

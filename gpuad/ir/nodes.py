@@ -295,7 +295,7 @@ class While(Stmt):
 @dataclass(frozen=True)
 class Barrier(Stmt):
     """`scope` 'block' (__syncthreads) or 'warp' (__syncwarp, with a mask); while a kernel is lowered also 'step', which threads that are in
-    step do not need."""
+    step do not need, and 'grid' (grid.sync), where one launch ends and the next begins."""
 
     scope: str = "block"
     mask: Expr | None = None

@@ -333,7 +333,7 @@ class Return(Stmt):
 
 @dataclass(frozen=True)
 class Barrier(Stmt):
-    """`__syncthreads()`; with `scope` 'warp' `__syncwarp(mask)`, where no mask means the whole warp."""
+    """`__syncthreads()`; with `scope` 'warp' `__syncwarp(mask)`, where no mask means the whole warp; with 'grid' `grid.sync()`."""
 
     scope: str = "block"
     mask: Expr | None = None
@@ -361,12 +361,23 @@ class Global(Node):
 
 
 @dataclass(frozen=True)
+class GridPart:
+    """What lies between two barriers of the whole grid, by its `number` (`lower.grid_parts`); None for the kernel as it stands, which is
+    never launched. `extra`: the names of parameters before those for `globals` that it takes beside the kernel's; `fixed`: what numbers
+    are that are known before the launch, in order."""
+
+    number: int | None = None
+    extra: tuple[str, ...] = ()
+    fixed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Function(Node):
     """A kernel or a __device__ helper. A kernel's parameters are the user's, followed by a pointer for each of the `globals`. `dynamic`:
     bytes of dynamic shared memory of a launch, None where it is not known; `absent`: parameters for which it has no array. A member
     function has the object that it is called on as first parameter, by reference. `reference`: it returns a reference. `library`: it is
     none of the user's: what it does is said to happen where it is called. `closure`: it is a lambda, which sees the variables of the
-    function that calls it."""
+    function that calls it. `part`: of a kernel with barriers of the whole grid, what of it is meant."""
 
     name: str
     parameters: tuple[Declaration, ...]
@@ -379,6 +390,7 @@ class Function(Node):
     closure: bool = False
     dynamic: int | None = None
     absent: frozenset[str] = frozenset()
+    part: GridPart | None = None
 
 
 # --- looking into a tree -------------------------------------------------------------------------------------------------------------

@@ -214,9 +214,9 @@ def _leave(carried: tuple[ir.Carried, ...], inside: _Scope, scope: _Scope) -> No
 
 def _warp_stmt(stmt: ir.Barrier | ir.Shuffle, scope: _Scope) -> None:
     if isinstance(stmt, ir.Barrier):
-        _require(stmt.scope in ("block", "warp"), f"barrier of scope {stmt.scope!r}")
+        _require(stmt.scope in ("block", "warp", "grid"), f"barrier of scope {stmt.scope!r}")
         if stmt.mask is not None:
-            _require(stmt.scope == "warp", "a block barrier has no mask")
+            _require(stmt.scope == "warp", f"a {stmt.scope} barrier has no mask")
             _typed(stmt.mask, U32, scope)
         return
     _require(stmt.op in ("", "up", "down", "xor", "ballot"), f"unknown shuffle {stmt.op!r}")

@@ -36,8 +36,11 @@ def hoist_barriers(kernel: ir.Kernel) -> ir.Kernel:
 
 
 def checked_barriers(kernel: ir.Kernel) -> ir.Kernel:
-    """The kernel, its steps barriers of warps. Refuses one with a barrier that some threads of a block may not reach."""
+    """The kernel, its steps barriers of warps. Refuses one with a barrier that some threads of a block may not reach; those of the whole
+    grid are asked for more (`grid_parts`)."""
     for barrier, culprit in split_barriers(kernel.body, uniform(kernel)):
+        if barrier.scope == "grid":
+            continue
         what = "condition" if isinstance(culprit, ir.If) else "loop"
         place = f" (at {culprit.span})" if culprit.span else ""
         if _is_step(barrier):

@@ -33,6 +33,7 @@ from ..source import Span
 from . import expressions, loops, memory, records
 from .barrier_hoisting import checked_barriers, hoist_barriers
 from .expressions import check_type, discard, evaluate, scalar
+from .grid_parts import grid_barrier, plan_of
 from .lowering import UNDEFINED, Address, Branch, Cell, Frame, Lowering, Record, Reference, Undefined, Value, Whole, advance
 
 __all__ = ["NONE", "Aliases", "normalize"]
@@ -45,6 +46,41 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
     overlapping parameter that is not equal to its base. Raises UnsupportedError for what the core IR cannot represent."""
     if not isinstance(function.result, Void):
         raise UnsupportedError(f"kernel '{function.name}' returns {function.result}, not void", function.span)
+    kernel = _whole(function, aliases)
+    barrier = grid_barrier(kernel.body)
+    if barrier is None or function.part == surface.GridPart():
+        return kernel
+    if function.part is None:
+        raise UnsupportedError(_GRID, barrier.span)
+    return _part(function, function.part, kernel)
+
+
+_GRID = (
+    "grid.sync() is supported in kernels that gpuad.kernel makes of CUDA text, a file, a RawKernel or a RawModule, and not where they take "
+    "lists of arrays; split the kernel there into two launches"
+)
+
+
+def host_numbers(function: surface.Function, kernel: Kernel) -> tuple[Var, ...]:
+    """The parameters of a kernel that are numbers of its call as they stand."""
+    extra = function.part.extra if function.part is not None else ()
+    names = {d.name for d in function.parameters if isinstance(d.type, Scalar) and d.name not in extra}
+    return tuple(v for v in kernel.scalars if v.name in names)
+
+
+def _part(function: surface.Function, part: surface.GridPart, kernel: Kernel) -> Kernel:
+    """What lies between two barriers of the whole grid."""
+    plan, number = plan_of(kernel, host_numbers(function, kernel)), part.number
+    assert number is not None
+    extra = [p for p in kernel.params if p.name in part.extra]
+    signature = plan.signature(number) if number < len(plan.parts) else None
+    if signature is None or not signature.fits(extra, part.fixed):
+        raise UnsupportedError(f"`{kernel.name}`: arguments that overlap, in a kernel with grid.sync(), are not supported", kernel.span)
+    given = dict(zip((*signature.numbers, *signature.arrays), extra, strict=True))
+    return plan.assembled(number, given, dict(zip(signature.fixed, part.fixed, strict=True)))
+
+
+def _whole(function: surface.Function, aliases: Aliases) -> Kernel:
     s = Lowering(_sequence, call, nulls(function), barriers=surface.works_together(function.body))
     enter(s, function)
     params, const = _parameters(s, function, aliases)

@@ -199,7 +199,7 @@ BREACHES: dict[str, tuple[Stmt, ...]] = {
     "field s of stack tape": (Pop(STACK, (INT, INT)),),
     "unknown shuffle": (Shuffle(S, "left", Constant(1, U32), A, ONE, ONE),),
     "shuffle operand": (Shuffle(S, "", Constant(1, U32), A, A, ONE),),
-    "barrier of scope": (Barrier("grid"),),
+    "barrier of scope": (Barrier("device"),),
     "has no mask": (Barrier("block", Constant(1, U32)),),
 }
 

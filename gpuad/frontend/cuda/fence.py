@@ -67,10 +67,6 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("clock", "clock64"), _CLOCK),
 }
 
-_GRID_SYNC = (
-    "grid-wide barriers (grid.sync()) are refused in this release: the blocks of a reverse launch would have to meet too; split the kernel "
-    "there into two launches"
-)
 _CLUSTERS = "clusters of blocks are not supported"
 _MULTI_GRID = "groups of several devices are not supported"
 _HAPPEN = "which threads happen to be together is not defined; cut the tile that is meant by tiled_partition"
@@ -79,7 +75,6 @@ _SHUFFLED = "lanes can only give each other numbers and float2 to float4 and the
 _MATCH = "match_any and match_all are not supported"
 
 GROUPS: dict[str, str] = {
-    "grid_group::sync": _GRID_SYNC,
     **dict.fromkeys((f"{g}::barrier_{w}" for g in ("thread_block", "grid_group") for w in ("arrive", "wait")), _SPLIT_BARRIER),
     "this_multi_grid": _MULTI_GRID,
     "this_cluster": _CLUSTERS,

@@ -209,7 +209,7 @@ def evaluate(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     if cursor.kind == CursorKind.BINARY_OPERATOR and binary_operator(cursor) == ",":
         return tuple(stmt for child in children(cursor) for stmt in ctx.statement(child))
     name = builtin_name(cursor)
-    if name in ("__syncthreads", "__syncwarp"):
+    if name in ("__syncthreads", "__syncwarp", "gpuad_sync_grid"):
         return (_barrier(ctx, cursor, name),)
     if name in ("printf", "gpuad_assert"):
         return lower_output(ctx, cursor, name)
@@ -221,9 +221,9 @@ def evaluate(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
 
 
 def _barrier(ctx: Context, cursor: Cursor, name: str) -> Barrier:
-    """`__syncthreads()`, or `__syncwarp(mask)`: without a mask, or with all its bits set, it stands for the whole warp."""
-    if name == "__syncthreads":
-        return Barrier(ctx.span(cursor))
+    """`__syncthreads()`, `grid.sync()`, or `__syncwarp(mask)`: without a mask, or with all its bits set, it stands for the whole warp."""
+    if name != "__syncwarp":
+        return Barrier(ctx.span(cursor), "grid" if name == "gpuad_sync_grid" else "block")
     given = [ctx.expression(a) for a in cursor.get_arguments() if a.kind != CursorKind.UNEXPOSED_EXPR or children(a)]
     full = not given or constant_value(given[0]) in (-1, 0xFFFFFFFF)
     return Barrier(ctx.span(cursor), "warp", None if full else given[0])

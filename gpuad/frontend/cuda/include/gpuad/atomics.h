@@ -25,6 +25,7 @@ GPUAD_CAS(int) GPUAD_CAS(gpuad_u32) GPUAD_CAS(gpuad_u64) GPUAD_CAS(unsigned shor
 #undef GPUAD_CAS
 
 extern "C" __device__ void __syncthreads();
+extern "C" __device__ void gpuad_sync_grid();
 GPUAD_F void __threadfence();
 GPUAD_F void __threadfence_block();
 GPUAD_F void __threadfence_system();

@@ -58,7 +58,7 @@ GPUAD_G thread_block this_thread_block() { return thread_block(); }
 
 class grid_group {
  public:
-  __device__ void sync() const;
+  GPUAD_G static void sync() { gpuad_sync_grid(); }
   __device__ void barrier_arrive() const;
   __device__ void barrier_wait() const;
   GPUAD_G static unsigned long long block_rank() {

@@ -1,0 +1,351 @@
+"""Kernels with barriers of the whole grid, `grid.sync()` of cooperative groups: each call is a sequence of launches, one for what lies
+between two barriers (`lower.grid_parts`).
+
+Each of these is a kernel and a launch like any other. So a tape records them one by one, and its planner asks between them what it asks
+between launches: which of what a later one overwrites an earlier one's reverse will read. No cooperative launch is needed, and the grid may
+have any number of blocks.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..analysis.activity import activity, connected, escapes
+from ..analysis.injectivity import Launch as Numbers
+from ..analysis.must_define import defines_before_use
+from ..arguments.annotations import BatchDuplicated, Duplicated
+from ..arguments.recorder import current as recording
+from ..errors import GpuadError, LaunchError, ShadowError, UnsupportedError
+from ..ir import nodes as ir
+from ..ir.dtypes import dtype_of
+from ..ir.folding import integer
+from ..ir.rewrite import walk_stmts
+from ..ir.surface import Barrier, Declaration, Function, GridPart, walk
+from ..ir.types import I32, Pointer, Scalar, Space
+from ..lower.grid_parts import Choose, Plan, Repeat, Step, is_shared, kept_type, plan_of
+from ..lower.normalize import host_numbers
+from ..pipeline import Call, active_positions
+from ..pipeline.pattern import stopped
+from ..source import SourceFile
+from .argument_flattening import ModuleMemory, library_of, on_stream
+from .dropped_gradients import check_flow
+from .explain import AdjointText
+from .kernels import SHADOWED, BoundLaunch, Family, Kernel, Planned, pattern_of
+
+MOST = 1 << 20  # launches of a call
+_ONE = "`{}` has grid.sync() and runs as several launches, so that {} of the whole is not there: {}. Nothing was launched."
+_OVERLAP = (
+    "in a kernel with grid.sync() arrays that it writes have to be apart from all others, since what threads read before a barrier is read "
+    "again behind it"
+)
+_SHARED = (
+    "shared memory `{}` is read after grid.sync(), where one launch of gpuad ends and another begins, with new shared memory, and it is "
+    "not "
+    "known that the threads of the block have filled what they read since then; fill it on each side, without a condition that hangs on "
+    "the "
+    "block or on data, or keep it in an array of the launch"
+)
+
+
+class _Read(Kernel):
+    """A kernel whose tree is there already: the whole, which is never launched, or a part."""
+
+    def __init__(self, function: Function, *where: Any) -> None:
+        self._function = function
+        super().__init__(*where)
+
+    def _read(self, name: str) -> Function:
+        return self._function
+
+
+class _Whole(_Read):
+    """The kernel as it stands: calls are bound to it and judged by it, but nothing is launched."""
+
+    def __call__(self, *call: Any, **keywords: Any) -> None:
+        raise GpuadError(f"`{self.name}` has barriers of the grid, and is launched in parts")
+
+    launch = reverse = tangent = second = __call__  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The kernel for some of its optional arrays, and its parts."""
+
+    whole: Kernel
+    plan: Plan
+    made: dict[Hashable, Any]
+
+
+class GridKernel(Family):
+    """A CUDA kernel with `grid.sync()`. It is launched and differentiated like a `Kernel`, by `kernel[grid, block](*args)`, in tapes, and
+    by `gpuad.autodiff`; each call is one launch for each part of it."""
+
+    def __init__(
+        self, file: SourceFile, function: Function, options: Sequence[str] = (), raw: Any = None, module: ModuleMemory | None = None
+    ) -> None:
+        self.file, self.options, self.raw = file, tuple(options), raw
+        self.name = function.name
+        self.unsplit: Kernel = _Whole(replace(function, part=GridPart()), file, function.name, options, raw, module)
+        self.module = self.unsplit.module
+        self._known: dict[Hashable, _Parts] = {}
+        self._parts(self.unsplit)  # what cannot be cut into launches is refused here
+
+    def __repr__(self) -> str:
+        return f"<gpuad kernel {self.name} of {self.file.name}, which has grid.sync()>"
+
+    @property
+    def source(self) -> str:
+        """The CUDA text."""
+        return self.file.text
+
+    @property
+    def parameters(self) -> tuple[Declaration, ...]:
+        """Declarations of the parameters, in order of the call."""
+        return self.unsplit.parameters
+
+    @property
+    def declared(self) -> tuple[Declaration, ...]:
+        """The parameters, followed by pointers to the variables of the module that the kernel reaches."""
+        return self.unsplit.declared
+
+    def get_global(self, name: str) -> Any:
+        """A variable of the module, as `Kernel.get_global` gives it."""
+        return self.unsplit.get_global(name)
+
+    def with_shadow(self, name: str, shadow: Any) -> GridKernel:
+        """The kernel with a shadow for a variable of its module."""
+        other = copy.copy(self)
+        other.unsplit, other._known = self.unsplit.with_shadow(name, shadow), {}
+        return other
+
+    def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+        """Makes the launches of a call; inside of a tape they are recorded. Raises as a `Kernel` does, before the first of them where the
+        call itself is at fault."""
+        for plan in self.launches(grid, block, args, shared_mem=shared_mem, stream=stream):
+            plan.kernel(plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem, stream=plan.stream)
+
+    def __getitem__(self, geometry: Any) -> BoundLaunch:
+        """`kernel[grid, block](*args)`."""
+        if not isinstance(geometry, tuple) or len(geometry) != 2:
+            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args), with shared_mem=bytes as a keyword if it needs any")
+        return BoundLaunch(self, *geometry)
+
+    def planned(self, *call: Any, **keywords: Any) -> Planned | None:
+        """There is no one launch that a call means."""
+        advice = "call it inside of a gpuad.Tape(), or by gpuad.autodiff; `launches(grid, block, args)` gives kernel and call of each"
+        raise UnsupportedError(_ONE.format(self.name, "one launch", advice), self.unsplit.function.span)
+
+    def adjoint(self, *annotations: Any, **by_name: Any) -> AdjointText:
+        """There is no one adjoint."""
+        advice = "`launches(grid, block, args)` gives the kernel of each, which has an adjoint()"
+        raise UnsupportedError(_ONE.format(self.name, "one adjoint", advice), self.unsplit.function.span)
+
+    def launches(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Iterator[Planned]:
+        """The launches of a call, in order, as kernels with their geometry and arguments. Raises for what is wrong with the call."""
+        chosen = self.unsplit.suited(args, shared_mem)
+        with chosen.room(), on_stream(stream, args):
+            call = chosen.bind(grid, block, args, shared_mem, stream)
+            self._check(chosen, call)
+        parts, geometry = self._parts(chosen), (call.grid, call.block)
+        known = _given(parts.plan.kernel, call)
+        kept = _Kept(call, args)
+        for count, number in enumerate(_run(parts.plan, parts.plan.steps, known)):
+            if count >= MOST:
+                raise LaunchError(f"`{self.name}`: the loops around its grid.sync() come to more than {MOST} launches")
+            with on_stream(stream, args):
+                plan = self._launch(parts, number, known, kept, Planned(self.unsplit, *geometry, args, shared_mem, stream))
+            yield plan
+
+    def _launch(self, parts: _Parts, number: int, known: Mapping[ir.Expr, ir.Expr], kept: _Kept, whole: Planned) -> Planned:
+        """One of the launches; `known`: the numbers that the loops around the barriers have come to."""
+        plan = parts.plan
+        signature = _remembered(parts, number, lambda: plan.signature(number))
+        fixed = tuple(plan.value(v, known) for v in signature.fixed)
+        kernel: Kernel = _remembered(parts, (number, fixed), lambda: self._part(parts.whole, plan, number, fixed))
+        numbers = [dtype_of(v.type).type(plan.value(v, known)) for v in signature.numbers]
+        given = _numbers_of(kernel.primal(), plan.kernel, known, dict(zip(kernel.function.part.extra, numbers, strict=False)))  # type: ignore[union-attr]
+        key = number, fixed, whole.grid, whole.block, tuple(given.items())
+        unfilled = _remembered(
+            parts, ("unfilled", key), lambda: _unfilled(plan, number, kernel.primal(), Numbers(whole.grid, whole.block, given))
+        )
+        if unfilled is not None:
+            raise UnsupportedError(_SHARED.format(unfilled.buffer.name), unfilled.span)
+        return whole._replace(kernel=kernel, args=[*whole.args, *numbers, *(kept.array(v) for v in signature.arrays)])
+
+    def _parts(self, chosen: Kernel) -> _Parts:
+        key = chosen.function.dynamic, chosen.function.absent
+        if key not in self._known:
+            primal = chosen.primal()
+            self._known[key] = _Parts(chosen, plan_of(primal, host_numbers(chosen.function, primal)), {})
+        return self._known[key]
+
+    def _part(self, whole: Kernel, plan: Plan, number: int, fixed: tuple[int, ...]) -> Kernel:
+        """The kernel of a part."""
+        signature, function = plan.signature(number), whole.function
+        taken = {d.name for d in function.parameters}
+        first = max((n.uid for n in walk(function) if isinstance(n, Declaration)), default=0) + 1
+        extra: list[Declaration] = []
+        for v in (*signature.numbers, *signature.arrays):
+            type_: Scalar | Pointer = Pointer(kept_type(v)) if v in signature.arrays else v.type
+            name = next(
+                n for k in range(len(taken) + 1) if (n := f"{v.name}_{'kept' if v in signature.arrays else 'now'}{k or ''}") not in taken
+            )
+            taken.add(name)
+            extra.append(Declaration(function.span, name, type_, first + len(extra)))
+        own = len(function.parameters) - len(function.globals)
+        made = replace(
+            function,
+            name=f"{function.name}_part{number}",
+            parameters=(*function.parameters[:own], *extra, *function.parameters[own:]),
+            part=GridPart(number, tuple(d.name for d in extra), fixed),
+        )
+        kernel = _Read(made, self.file, made.name, self.options, self.raw, self.module)
+        kernel.shadows = self.unsplit.shadows
+        return kernel
+
+    def _check(self, chosen: Kernel, call: Call) -> None:
+        """Refuses what a part would not refuse and the whole does: a gradient that goes through memory without a shadow."""
+        for argument in call.bound.arguments:
+            if argument.kind == "noneed" or argument.keep:
+                what = "DuplicatedNoNeed" if argument.kind == "noneed" else "keep=True"
+                raise ShadowError(
+                    f"`{self.name}`: {what} (`{argument.name}`) is not supported for a kernel with grid.sync(); pass Duplicated"
+                )
+        names = [a.name for a in call.bound.arguments]
+        for position, (base, _) in call.overlaps.items():
+            if {names[position], names[base]} & set(chosen.written):
+                raise LaunchError(f"`{self.name}`: `{names[position]}` overlaps `{names[base]}`; {_OVERLAP}. Nothing was launched.")
+        if not active_positions(call):
+            return
+        pattern, kernel = pattern_of(chosen, call), chosen.primal(call.aliases())
+        active = [p for p, shadow in zip(kernel.params, pattern.shadows, strict=False) if shadow is not None]
+        facts = activity(kernel, active, stopped=stopped(kernel, pattern))
+        check_flow(chosen, call, escapes(kernel, facts), recording.get() is not None or connected(kernel, facts))
+
+
+def has_grid_barrier(function: Function) -> bool:
+    """Whether a kernel waits for all blocks of the grid."""
+    return any(isinstance(n, Barrier) and n.scope == "grid" for n in walk(function))
+
+
+def _remembered(parts: _Parts, key: Hashable, make: Callable[[], Any]) -> Any:
+    if key not in parts.made:
+        parts.made[key] = make()
+    return parts.made[key]
+
+
+# --- outside of the parts ---------------------------------------------------------------------------------------------------------------
+
+
+def _given(kernel: ir.Kernel, call: Call) -> dict[ir.Expr, ir.Expr]:
+    """The whole numbers of a call, and the extents of the launch."""
+    known: dict[ir.Expr, ir.Expr] = {v: integer(n, v.type) for v, n in call.numbers(kernel).scalars.items()}
+    for name, extents in (("gridDim", call.grid), ("blockDim", call.block)):
+        for axis, n in zip("xyz", extents, strict=True):
+            index = ir.LaunchIndex(name, axis)
+            known[index] = integer(n, index.type)
+    return known
+
+
+def _run(plan: Plan, steps: Sequence[Step], known: dict[ir.Expr, ir.Expr]) -> Iterator[int]:
+    """The numbers of the parts in the order in which they run; `known` changes with the loops around them."""
+    for step in steps:
+        if isinstance(step, int):
+            yield step
+        elif isinstance(step, Choose):
+            yield from _run(plan, step.then if plan.value(step.stmt.condition, known) else step.otherwise, known)
+        else:
+            yield from _repeated(plan, step, known)
+
+
+def _repeated(plan: Plan, step: Repeat, known: dict[ir.Expr, ir.Expr]) -> Iterator[int]:
+    loop = step.loop
+    carried = [c for c in loop.carried if c.var not in plan.kept]
+
+    def put(values: Mapping[ir.Var, int]) -> None:
+        known.update({v: integer(n, v.type) for v, n in values.items()})
+
+    put({c.var: plan.value(c.init, known) for c in carried})
+    count = 0
+    for turn in _turns(plan, loop, known):
+        put(turn)
+        yield from _run(plan, step.steps, known)
+        put({c.var: value for c, value in [(c, plan.value(c.next, known)) for c in carried]})
+        count += 1
+    put({c.result: plan.value(c.var, known) for c in carried})
+    if isinstance(loop, ir.While) and loop.count is not None:
+        put({loop.count: count})
+
+
+def _turns(plan: Plan, loop: ir.For | ir.While, known: Mapping[ir.Expr, ir.Expr]) -> Iterator[dict[ir.Var, int]]:
+    """What a loop counts, in each iteration."""
+    if isinstance(loop, ir.For):
+        start, stop, step = (plan.value(e, known) for e in (loop.start, loop.stop, loop.step))
+        if step == 0:
+            raise LaunchError(f"`{plan.kernel.name}`: a loop ({loop.span}) with a step of 0 would not end")
+        yield from ({loop.var: k} for k in range(start, stop, step))
+        return
+    done = 0
+    while True:
+        counted = {} if loop.counter is None else {loop.counter: done}
+        if not plan.value(loop.condition, {**known, **{v: integer(n, v.type) for v, n in counted.items()}}):
+            return
+        yield counted
+        done += 1
+
+
+class _Kept:
+    """The arrays in which threads keep values between the launches of a call, made as they are needed; with shadows where arguments are
+    active."""
+
+    def __init__(self, call: Call, args: Sequence[Any]) -> None:
+        self.threads, self.library = call.threads, library_of(args)
+        self.active = any(a.kind in SHADOWED for a in call.bound.arguments)
+        self.width = max((len(a.shadows) for a in args if isinstance(a, BatchDuplicated)), default=0)
+        self.made: dict[ir.Var, Any] = {}
+
+    def array(self, var: ir.Var) -> Any:
+        if var not in self.made:
+            dtype = dtype_of(kept_type(var))
+            made = [self.library.zeros(self.threads, dtype) for _ in range(1 + max(self.width, 1))]
+            active = self.active and var.type.is_float
+            pair = BatchDuplicated(made[0], tuple(made[1:])) if self.width else Duplicated(made[0], made[1])
+            self.made[var] = pair if active else made[0]
+        return self.made[var]
+
+
+# --- shared memory ----------------------------------------------------------------------------------------------------------------------
+
+
+def _numbers_of(kernel: ir.Kernel, whole: ir.Kernel, known: Mapping[ir.Expr, ir.Expr], extra: Mapping[str, Any]) -> dict[ir.Var, int]:
+    """The whole numbers that a part is called with."""
+    by_name = {
+        v.name: int(c.value) for v, c in known.items() if v in whole.scalars and isinstance(v, ir.Var) and isinstance(c, ir.Constant)
+    }
+    by_name |= {name: int(n) for name, n in extra.items()}
+    return {v: by_name[v.name] for v in kernel.scalars if v.name in by_name}
+
+
+def _unfilled(plan: Plan, number: int, kernel: ir.Kernel, numbers: Numbers) -> ir.Load | ir.Accumulate | ir.Atomic | None:
+    """The first read of shared memory of a part that another part, or the same one earlier, may have to have filled."""
+    body = tuple(s for s in kernel.body if not is_shared(s))
+    loop = ir.For(ir.Var("once", I32, -1), ir.Constant(0, I32), ir.Constant(1, I32), ir.Constant(1, I32), body)
+    filled = {b: defines_before_use(replace(kernel, body=(loop,)), loop, b, numbers) for b in _lasting(plan, number, kernel)}
+    reading = (ir.Load, ir.Accumulate, ir.Atomic)
+    return next((s for s in walk_stmts(body) if isinstance(s, reading) and not filled.get(s.buffer, True)), None)
+
+
+def _lasting(plan: Plan, number: int, kernel: ir.Kernel) -> set[ir.Buffer]:
+    """The shared arrays of a part that something may be in when it begins."""
+    writing = (ir.Store, ir.Accumulate, ir.Atomic)
+
+    def stored(k: int) -> set[tuple[str, int]]:
+        inside = walk_stmts(tuple(plan.parts[k].body))
+        return {(s.buffer.name, s.buffer.uid) for s in inside if isinstance(s, writing) and s.buffer.space is Space.SHARED}
+
+    others = [k for k, part in enumerate(plan.parts) if k != number or part.repeated]
+    found = {name for k in others for name, _ in stored(k)}
+    return {s.buffer for s in kernel.body if is_shared(s) and s.buffer.name in found}

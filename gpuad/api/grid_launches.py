@@ -1,0 +1,90 @@
+"""The derivative of a call that is several launches.
+
+Each launch keeps what its reverse will read, and the reverses run from last to first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .. import pipeline
+from ..ir.nodes import Kernel as IrKernel
+from ..pipeline import Call, State
+from ..pipeline.adjoint import Adjoint
+from .argument_flattening import on_stream
+from .dropped_gradients import check_flow
+from .kernels import Kernel, Planned, pattern_of
+from .launch_plan import exactly, once
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class _Way:
+    adjoint: Adjoint
+    primal: IrKernel
+    stages: tuple[pipeline.Stage, ...]
+
+
+def forward_all(plans: Sequence[Planned], push: Callable[[Kernel, Call], Any]) -> None:
+    """Makes the launches, with tangents by `push` where an argument is active."""
+    for plan in plans:
+        _bound(plan, push, _launched)
+
+
+def reverse_all(plans: Sequence[Planned]) -> None:
+    """Makes the launches, then accumulates into the shadows of their arguments. What a reverse will read, and a later launch might write,
+    is copied, once for each launch; a tape does so only where one does. Refuses what cannot be differentiated before anything is
+    launched."""
+    for plan in {plan.kernel: plan for plan in plans[::-1]}.values():
+        _bound(plan, _way, lambda chosen, call: None)
+    saved = [_bound(plan, _saved, _launched) for plan in plans]
+    for plan, kept in zip(plans[::-1], saved[::-1], strict=True):
+        if kept is None:
+            continue
+        way, call, state = kept
+        with plan.kernel.room(), on_stream(plan.stream, plan.args):
+            for width in range(call.bound.width):
+                pipeline.run_stages(way.adjoint, way.stages, call, state.again(way.adjoint, call), width)
+
+
+def _bound(plan: Planned, active: Callable[[Kernel, Call], T], inactive: Callable[[Kernel, Call], None]) -> T | None:
+    """What is done with a launch, by whether an argument of it is active."""
+    with plan.kernel.room(), on_stream(plan.stream, plan.args):
+        chosen = plan.kernel.suited(plan.args, plan.shared_mem)
+        call = chosen.bind(plan.grid, plan.block, chosen.whole(plan.args), plan.shared_mem, plan.stream)
+        if pipeline.active_positions(call):
+            return active(chosen, call)
+        inactive(chosen, call)
+    return None
+
+
+def _launched(chosen: Kernel, call: Call) -> None:
+    pipeline.run_primal(chosen.primal(call.aliases()), None, call)
+
+
+def _way(chosen: Kernel, call: Call) -> _Way:
+    """The kernels of a launch and its reverse, compiled."""
+    return once(call, "part", lambda: _found(chosen, call))
+
+
+def _found(chosen: Kernel, call: Call) -> _Way:
+    adjoint = chosen.reverse_for(pattern_of(chosen, call), call)
+    check_flow(chosen, call, adjoint.escapes, connected=True)
+    way = _Way(adjoint, chosen.primal(call.aliases()), pipeline.stages(adjoint, call))
+    kernels = (adjoint.augmented or way.primal, pipeline.counting(adjoint, call), *(k for s in way.stages for k in s.kernels))
+    exactly(call, adjoint.exact).prepare(list(kernels))
+    return way
+
+
+def _saved(chosen: Kernel, call: Call) -> tuple[_Way, Call, State]:
+    """Makes a launch and keeps all that its reverse will read."""
+    way = _way(chosen, call)
+    call = exactly(call, way.adjoint.exact)
+    pipeline.check_stores(way.adjoint, call)
+    state = pipeline.before(way.adjoint, call)
+    pipeline.run_primal(way.primal, way.adjoint, call, state)
+    pipeline.keep_live(way.adjoint, call, state, frozenset())
+    return way, call, state
