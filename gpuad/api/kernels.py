@@ -18,6 +18,7 @@ from .. import pipeline
 from ..analysis.races import sure_extents
 from ..arguments import activities, bind, check_count, geometry, split_options
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
+from ..arguments.conversions import is_null
 from ..arguments.recorder import current as recording
 from ..errors import LaunchError, ShadowError
 from ..frontend.cuda import parse
@@ -263,8 +264,8 @@ class Kernel(Family):
 
     def suited(self, args: Sequence[Any] | None, shared_mem: int) -> Kernel:
         """The kernel for launches with so many bytes of dynamic shared memory, whose arrays then have a length, and without arrays where
-        `args` has None for one that the kernel compares with null; itself if it is that already. Raises LaunchError where it uses dynamic
-        shared memory and gets none."""
+        `args` has None, or 0, for one that the kernel compares with null; itself if it is that already. Raises LaunchError where it uses
+        dynamic shared memory and gets none."""
         if not self._varies:
             return self
         if self._dynamic and shared_mem <= 0:
@@ -283,7 +284,7 @@ class Kernel(Family):
         """The parameters compared with null for which a call has no array."""
         if not isinstance(args, tuple | list):
             return frozenset()
-        return frozenset(name for i, name in self._optional if i < len(args) and getattr(args[i], "primal", args[i]) is None)
+        return frozenset(name for i, name in self._optional if i < len(args) and is_null(getattr(args[i], "primal", args[i])))
 
     def _given(self) -> set[str]:
         """Those for which it must have one."""

@@ -17,6 +17,7 @@ import numpy as np
 from ..arguments import Bound, BoundArgument
 from ..arguments.annotations import Active, Const, Stopped
 from ..arguments.arrays import address, fills, is_array, resolve
+from ..arguments.conversions import is_null
 from ..ir.nodes import Kernel
 from ..ir.types import HALVES
 from ..pipeline import Call, executor_of
@@ -89,7 +90,7 @@ class Part:
         """What a kernel gets for an array, a number or None; None if that has to be looked at closer."""
         if not self.pointer:
             return self.make(x) if self.make is not None else self.like.value
-        if x is None:
+        if x is None or isinstance(x, int):  # an address, which is refused, or null
             return None
         memory = resolve(x)
         return memory if self.size is None or (memory.root.size == self.size and fills(x, memory)) else None
@@ -98,6 +99,7 @@ class Part:
         """The argument for another object; None if that has to be looked at closer."""
         like = self.like
         value = _primal(like.kind, x)
+        value = None if self.pointer and is_null(value) else value
         passed = self.passed(value)
         if passed is None and value is not None:
             return None

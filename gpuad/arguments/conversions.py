@@ -143,7 +143,7 @@ class Place:
                 "got Active(value, shadow), which is for numbers passed by value; use Duplicated(array, shadow).", ShadowError
             )
         kind, primal, shadows = opened(arg)
-        if primal is None and not shadows:
+        if is_null(primal) and not shadows:
             return BoundArgument(self.position, self.declaration, kind)
         array = self._array(primal)
         leaf = self._element(array, type_)
@@ -331,6 +331,11 @@ def opened(arg: Any) -> tuple[str, Any, tuple[Any, ...]]:
     if isinstance(arg, Const):
         return "const", arg.primal, ()
     return "bare", arg, ()
+
+
+def is_null(pointer: Any) -> bool:
+    """None, or 0 as Python's number, which CuPy passes in the eight bytes of a pointer."""
+    return pointer is None or (type(pointer) is int and pointer == 0)
 
 
 def array_leaf(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:

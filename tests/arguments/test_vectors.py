@@ -50,6 +50,8 @@ BODIES: dict[str, str] = {
     "atomics": "atomicAdd(&p[i / 2].x, q[i].x * q[i].y); atomicAdd(&p[0].w, q[i].x);",
     "index": "uint3 t = threadIdx; dim3 b = blockDim; y[blockIdx.x * b.x + t.x] = q[i].x * q[i].y;",
     "integers": "int2 k = make_int2(i, n - 1 - i); uchar4 c = {1, 2, 3, 4}; y[k.x] = q[k.y].x * q[k.x].y * c.z;",
+    "an array as a vector": "double t[4]; *(double4*)(&t) = p[i]; t[1] *= t[0]; *reinterpret_cast<double4*>(&(t)) = *(double4*)t; "
+    "p[i] = *(double4*)&t; y[i] = t[1] * t[3]; ",
     "float4 as scalars": "double* r = reinterpret_cast<double*>(p); y[i] = r[4 * i + 2] * r[4 * i]; "
     "((double2*)r)[2 * i].y = q[i].x * q[i].x;",
     "cast reference": "reinterpret_cast<double2&>(y[0]) ; double2 a = *(double2*)&p[i].z; p[i].x = a.x * a.y; y[i] = a.x;",

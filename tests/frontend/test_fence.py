@@ -65,6 +65,11 @@ BODIES: dict[str, tuple[str, str]] = {
         "a cast to a reference of another type reinterprets memory, which a derivative cannot follow",
     ),
     "pointer to integer": ("size_t p = ^(size_t)x;", "a conversion from float32* to uint64 is not supported"),
+    "address to pointer": (
+        "unsigned long long a[2]; float* p = ^(float*)a[n];",
+        "a conversion from uint64 to float32* is not supported: which array lies at an address cannot be told. Of an array of addresses "
+        "make the parameter a pointer to pointers, as in `const float** rows`, and pass a list of the arrays",
+    ),
     "integer to pointer": ("float* p = ^(float*)8;", "a conversion from int32 to float32* is not supported"),
     "cast to a reference": (
         "n = ^(int&)x[0];",

@@ -56,6 +56,24 @@ def test_with_and_without(executor: Any, body: str) -> None:
             testing.check_gradient(kernel, (x, given, y, N), grid=2, block=8)
 
 
+def test_zero_is_null_as_in_a_raw_launch(executor: Any) -> None:
+    """CuPy passes Python's 0 in the eight bytes of a pointer; any other number is an address, also where the call is known."""
+    kernel, (x, b, y) = _kernel(BODIES[0]), _fields()
+    grads = []
+    with pipeline.executor_for_tests(executor):
+        for given in (None, 0, 0, Duplicated(b), 0, None):
+            pairs = Duplicated(x), Duplicated(y.copy())
+            pairs[1].shadow[...] = 1
+            kernel_args = (pairs[0], given, pairs[1], N)
+            gpuad.autodiff(kernel, 2, 8, kernel_args)
+            grads.append(pairs[0].shadow)
+        for address in (8, True, np.int64(0)):
+            with pytest.raises(gpuad.LaunchError, match="not its address"):
+                gpuad.autodiff(kernel, 2, 8, (Duplicated(x), address, Duplicated(y), N))
+    for found, given in zip(grads, (None, 0, 0, b, 0, None), strict=True):
+        np.testing.assert_array_equal(found, np.ones(N) if given is not b else b)
+
+
 @pytest.mark.parametrize("body", BODIES[:4])
 def test_without_it_is_the_kernel_with_false_in_place_of_the_pointer(body: str) -> None:
     x, _, y = _fields()

@@ -15,6 +15,7 @@ from ...ir.surface import (
     Comma,
     Conditional,
     Constant,
+    Decay,
     Declare,
     Deref,
     Expr,
@@ -213,7 +214,18 @@ def cast(ctx: Context, cursor: Cursor) -> Expr:
         return explicit(initial_value(ctx, target, inner[-1]), target, ctx.span(cursor))
     if cursor in ctx.cuts:
         return Cast(ctx.span(cursor), target, ctx.expression(inner[-1]), False, cuts=True)
-    return explicit(ctx.expression(inner[-1]), target, ctx.span(cursor))
+    return explicit(_whole(ctx, inner[-1]) or ctx.expression(inner[-1]), target, ctx.span(cursor))
+
+
+def _whole(ctx: Context, cursor: Cursor) -> Expr | None:
+    """`&a` of an array as the pointer to its first element, which under a cast to another pointer means the same; else None."""
+    while cursor.kind == CursorKind.PAREN_EXPR:
+        (cursor,) = children(cursor)
+    pointee = cursor.type.get_canonical().get_pointee().get_canonical()
+    if pointee.kind != TypeKind.CONSTANTARRAY or cursor.kind != CursorKind.UNARY_OPERATOR or unary_operator(cursor) != "&":
+        return None
+    lvalue = ctx.lvalue(children(cursor)[0])
+    return Decay(ctx.span(cursor), Pointer(lvalue.type.element), lvalue) if isinstance(lvalue.type, Array) else None
 
 
 def _reinterpreted(ctx: Context, cursor: Cursor, place: Expr, target: Type) -> Expr:

@@ -334,8 +334,12 @@ def convert(value: Expr, target: Type, span: Span, *, implicit: bool) -> Expr:
         return as_base(value, target, span)
     if isinstance(source, Pointer) and isinstance(target, Pointer):
         return _as_pointer(value, target, span, implicit)
-    if isinstance(source, Pointer) or isinstance(target, Pointer):
-        raise UnsupportedError(f"a conversion from {source} to {target} is not supported", span)
+    if isinstance(source, Scalar) and source.bits == 64 and isinstance(target, Pointer):
+        raise UnsupportedError(
+            f"a conversion from {source} to {target} is not supported: which array lies at an address cannot be told. Of an array of "
+            f"addresses make the parameter a pointer to pointers, as in `const float** rows`, and pass a list of the arrays",
+            span,
+        )
     raise UnsupportedError(f"a conversion from {source} to {target} is not supported", span)
 
 
