@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from . import distributed, ops, testing
     from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
     from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
+    from .arguments.textures import Texture
     from .elementwise import ElementwiseKernel, ReductionKernel
     from .errors import BudgetError, CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
     from .jit_kernels import jit
@@ -40,6 +41,7 @@ __all__ = [
     "ShadowError",
     "Tape",
     "TapeError",
+    "Texture",
     "UnsupportedError",
     "autodiff",
     "autodiff_thunk",
@@ -58,6 +60,7 @@ __all__ = [
 _HOMES = {
     ".api": ("Forward", "Kernel", "Reverse", "autodiff", "autodiff_thunk", "hvp", "kernel"),
     ".arguments.annotations": ("Active", "BatchDuplicated", "Const", "Duplicated", "DuplicatedNoNeed", "stop_gradient"),
+    ".arguments.textures": ("Texture",),
     ".elementwise": ("ElementwiseKernel", "ReductionKernel"),
     ".errors": ("BudgetError", "CompileError", "GpuadError", "LaunchError", "ShadowError", "TapeError", "UnsupportedError"),
     ".jit_kernels": ("jit",),

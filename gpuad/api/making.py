@@ -10,11 +10,13 @@ from ..deferred_import import import_registered
 from ..errors import LaunchError
 from ..frontend.cuda import parse
 from ..ir.lists import has_lists
+from ..ir.textures import has_textures
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
 from .grid_kernels import GridKernel, has_grid_barrier
 from .kernels import BoundLaunch, Family, Kernel
 from .list_kernels import ListKernel
+from .texture_kernels import TextureKernel
 
 _families: list[Callable[[Any], Family | None]] = []
 
@@ -42,7 +44,7 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
     `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
     UnsupportedError (with file, line and column) for what gpuad cannot represent.
     """
-    if isinstance(source, Kernel | ListKernel | GridKernel) and name is not None:
+    if isinstance(source, Kernel | ListKernel | GridKernel | TextureKernel) and name is not None:
         return _made(source.file, name, source.options, source.raw, source.module)
     if isinstance(source, Family):
         return source
@@ -65,6 +67,8 @@ def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, 
     function = parse(file, options=tuple(options)).kernel(name)
     if has_lists(function):
         return ListKernel(file, name, options, raw, module)
+    if has_textures(function):
+        return TextureKernel(file, name, options, raw, module)
     if has_grid_barrier(function):
         return GridKernel(file, function, options, raw, module)
     return Kernel(file, name, options, raw, module)

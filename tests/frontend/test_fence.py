@@ -28,6 +28,7 @@ SHARE = "share memory differ in their numbers"
 REINTERPRETED_MEMORY = "a derivative cannot follow reinterpreted memory; make it a struct"
 FENCES = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
 SWITCH_HEADER = "declarations and initialisers in the header of a switch are not supported"
+TEXTURES = "tex1Dfetch, tex1D, tex2D and tex3D are supported for float, float2 and float4, layers and levels are not; read an array instead"
 IF_HEADER = "declarations and initialisers in the header of an if are not supported"
 
 # Statements of a kernel with the parameters (float* x, int* j, int n).
@@ -124,11 +125,8 @@ BODIES: dict[str, tuple[str, str]] = {
     "for from a macro": ("^FOREVER x[i] = 1;", "a for from a macro must have an initialiser, a condition and a step"),
     "goto from a macro": ("^GO(a); a:;", "goto is not supported; write a loop, break or return"),
     "designated": ("float a[3] = {^[1] = 2};", "this expression is not supported"),
-    "texture": ("x[0] = ^tex2D<float>(cudaTextureObject_t(), 1, 2);", "textures come in a later release; pass the table as an array"),
-    "layered texture": (
-        "x[0] = ^tex2DLayered<float>(cudaTextureObject_t(), 1, 2, 0);",
-        "textures come in a later release; pass the table as an array",
-    ),
+    "texture": ("x[0] = ^tex2D<int>(cudaTextureObject_t(), 1, 2);", TEXTURES),
+    "layered texture": ("x[0] = ^tex2DLayered<float>(cudaTextureObject_t(), 1, 2, 0);", TEXTURES),
     "active mask": (
         "n = ^__activemask();",
         "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",

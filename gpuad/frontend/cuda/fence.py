@@ -52,7 +52,7 @@ KINDS: dict[CursorKind, str] = {
     CursorKind.UNION_DECL: "an anonymous union of a function is not supported; give it a name",
 }
 
-_TEXTURE = f"textures {_LATER}; pass the table as an array"
+_TEXTURE = "tex1Dfetch, tex1D, tex2D and tex3D are supported for float, float2 and float4, layers and levels are not; read an array instead"
 _FENCE = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
 _MALLOC = f"memory allocation in a kernel is not supported; {_ROOM}"
 _CLOCK = "clocks are not supported: their values cannot be replayed"

@@ -10,3 +10,4 @@
 #include "gpuad/atomics.h"
 #include "gpuad/composed.h"
 #include "gpuad/refused.h"
+#include "gpuad/texture.h"

@@ -2,7 +2,6 @@
 #pragma once
 typedef decltype(sizeof(0)) size_t;
 typedef decltype((char *)0 - (char *)0) ptrdiff_t;
-typedef size_t cudaTextureObject_t;
 typedef size_t cudaSurfaceObject_t;
 typedef long clock_t;
 
