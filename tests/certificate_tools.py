@@ -124,6 +124,15 @@ FAULTS: dict[str, Edit] = {
 }
 
 
+def _begun_before(stmt: Stmt) -> Block | None:
+    """What a loop begins anew in each iteration is begun before it."""
+    first = stmt.body[0] if isinstance(stmt, For) and stmt.body else None
+    return (first, replace(stmt, body=stmt.body[1:])) if isinstance(stmt, For) and isinstance(first, Let) and _is_zero(first) else None
+
+
+FAULTS["a sum is begun before its loop"] = _begun_before
+
+
 def _replaced(change: Callable[[Expr], Expr]) -> Edit:
     """An operand of what a statement computes is another one."""
 

@@ -5,7 +5,8 @@ shadow's element is told by its factors: of `y * nx + x` by `nx` along y and 1 a
 have these factors in it, thread indices first, else loops: in `dx[j] += f(i, j)` of an all-pairs loop it is j that tells the element, and
 the collecting thread goes through all i. By what else is in the index it is ahead: a polynomial over parameters and the digits that are not
 solved, which is divided by the factors, the greatest first: `i + nx` is a step along y. What cannot be divided tells the *lanes* of an
-element apart: `3 * i + 2` is the third number of thread i.
+element apart: `3 * i + 2` is the third number of thread i. Where there are more digits than axes, a thread has an element for each
+iteration of the loops that are left, its *own* ones: in `dw[(a * h + y) * w + x] += ...` of a loop over a, thread y, x goes through all a.
 
 What is found here is a proposal; a launch proves on its numbers what is to be gained by it.
 """
@@ -42,7 +43,7 @@ class Target:
 class Move:
     """Who sends to a thread: for each axis the digit of the sender that is the collecting thread's index less `shift`. The other digits are
     gone through: `spread`, indices of senders, and those of the `loops` around the accumulation that are not solved (outermost first, by
-    their variables). `condition`: which senders this is about."""
+    their variables); `own`: those of the loops that have an element for each iteration. `condition`: which senders this is about."""
 
     solved: tuple[ir.Var | None, ir.Var | None, ir.Var | None]
     shift: Shift
@@ -50,11 +51,17 @@ class Move:
     spread: tuple[ir.Var, ...] = ()
     condition: ir.Expr | None = None
     bends: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
+    own: tuple[ir.Var, ...] = ()
 
     @property
     def is_straight(self) -> bool:
         """Whether a thread sends to its own element."""
         return self.condition is None and not self.loops and not self.spread and all(s == b.zero(I32) for s in self.shift)
+
+    @property
+    def searched(self) -> tuple[ir.Var, ...]:
+        """The loops' digits that are gone through for one element."""
+        return tuple(v for v in self.loops if v not in self.solved and v not in self.own)
 
 
 @dataclass(frozen=True)
@@ -76,10 +83,10 @@ class Found:
     loops: Mapping[ir.Var, ir.For]
 
     @property
-    def searched_digits(self) -> int:
-        """How many digits have to be gone through, all moves together."""
+    def cost(self) -> tuple[int, int]:
+        """How many loops threads have for themselves, and how many digits have to be gone through, all moves together."""
         moves = {s.move for pieces in self.sent.values() for s in pieces}
-        return sum(len(set(m.loops) - set(m.solved)) + len(m.spread) for m in moves)
+        return sum(len(m.own) for m in moves), sum(len(m.searched) + len(m.spread) for m in moves)
 
 
 @dataclass(frozen=True)
@@ -93,13 +100,14 @@ class _Add:
 
 @dataclass(frozen=True)
 class _Ahead:
-    """A piece of an accumulation, by how many threads along each axis it is ahead, and what is left."""
+    """A piece of an accumulation, by how many threads along each axis it is ahead, what is left, and the variables of the loops in that."""
 
     add: _Add
     piece: Piece
     solved: tuple[ir.Var | None, ir.Var | None, ir.Var | None]
     vector: tuple[Polynomial, Polynomial, Polynomial]
     rest: tuple[tuple[tuple[ir.Expr, ...], int], ...]
+    own: tuple[ir.Var, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,7 @@ class AccessInversion:
 
     def of(self, buffer: ir.Buffer, rank: int = 0) -> Found | None:
         """None unless all that happens to the shadow are additions at shifts of one index. `rank`: which of several ways to see them so,
-        the one that goes through the fewest digits first."""
+        those in which a thread has one element first, and of these the one that goes through the fewest digits."""
         found = list(touches(self.body, buffer))
         adds = [self.adds[id(s)] for s in found if isinstance(s, ir.Accumulate) and s.how is ir.How.UNDECIDED]
         if not adds or len(adds) < len(found) or any(sum_type(a.stmt) is None for a in adds):
@@ -137,7 +145,7 @@ class AccessInversion:
             results = self.ways(buffer, adds, guessing=False) or self.ways(buffer, adds, guessing=True)
         except TooMany:
             return None
-        ranked = sorted(results, key=lambda r: r.searched_digits)
+        ranked = sorted(results, key=lambda r: r.cost)
         return ranked[rank] if rank < len(ranked) else None
 
     def ways(self, buffer: ir.Buffer, adds: Sequence[_Add], *, guessing: bool) -> list[Found]:
@@ -279,14 +287,23 @@ class AccessInversion:
                 others = [slopes[a] for a in range(3) if a != axis and slopes[a]]
                 quotient, rest = self.divided(rest, slopes[axis], others if axis == _last(slopes) else None)
                 vector[axis] = plus(vector[axis], quotient)
-        if not self.edges.is_uniform(rest):
+        own = self.own(add, rest, vector, taken)
+        if own is None:
             return None
         for axis in range(3):  # along an axis that tells nothing the sender is the thread with the same index, or any
             if not slopes[axis] and not self.is_spread(axis, taken):
                 solved[axis] = self.sender[axis]
-        return _Ahead(
-            add, piece, (solved[0], solved[1], solved[2]), (vector[0], vector[1], vector[2]), tuple(sorted(rest.items(), key=repr))
-        )
+        left = tuple(sorted(rest.items(), key=repr))
+        return _Ahead(add, piece, (solved[0], solved[1], solved[2]), (vector[0], vector[1], vector[2]), left, own)
+
+    def own(self, add: _Add, rest: Polynomial, vector: Sequence[Polynomial], taken: set[ir.Var]) -> tuple[ir.Var, ...] | None:
+        """The variables of the loops by which elements are told apart that no axis tells; None if anything else does."""
+        moved = {a for p in vector for a in atoms(p)}
+        loops = [loop.var for loop in add.loops if isinstance(loop, ir.For) and loop.var in atoms(rest)]
+        if any(v in taken or v in moved or not self.factor(rest, v) for v in loops):
+            return None
+        left = {monomial: c for monomial, c in rest.items() if not any(v in monomial for v in loops)}
+        return tuple(loops) if self.edges.is_uniform(left) else None
 
     def is_spread(self, axis: int, taken: set[ir.Var]) -> bool:
         return self.sender[axis] in taken or self.sender[axis] in self.used
@@ -378,7 +395,7 @@ class AccessInversion:
         """The move of a piece, seen from the element's own thread."""
         loops = tuple(loop.var for loop in a.add.loops if isinstance(loop, ir.For))
         spread = tuple(v for v in reversed(self.sender) if v in self.used and v not in a.solved)
-        free = {*loops, *spread} - set(a.solved)
+        free = {*loops, *spread} - {*a.solved, *a.own}
         shift = [self.number(self.unlapped(plus(v, scale(o, -1))), free) for v, o in zip(a.vector, origin, strict=True)]
         if any(s is None for s in shift):
             return None
@@ -388,8 +405,8 @@ class AccessInversion:
             isinstance(e, ir.LaunchIndex) for c in full for e in ir.walk(c)
         )
         if not hoisted or not full:
-            return Move(a.solved, tuple(shift), loops, spread)  # type: ignore[arg-type]
-        return Move(a.solved, tuple(shift), loops, spread, b.every(full), a.piece.bends)  # type: ignore[arg-type]
+            return Move(a.solved, tuple(shift), loops, spread, own=a.own)  # type: ignore[arg-type]
+        return Move(a.solved, tuple(shift), loops, spread, b.every(full), a.piece.bends, a.own)  # type: ignore[arg-type]
 
     def alone(self, condition: ir.Expr, spread: Sequence[ir.Var]) -> ir.Expr:
         """A condition on one of the indices that are gone through and on parameters as a bound of that index."""

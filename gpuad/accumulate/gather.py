@@ -390,8 +390,8 @@ def questions(gathered: Gather, piece: Slice, asked: Asked) -> list[ir.Expr]:
 
 
 def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBounds | None = None) -> ir.Block:
-    """A slice in terms of the collecting thread's index: loops over the digits that are not solved, and questions as far outside as they
-    can be asked."""
+    """A slice in terms of the collecting thread's index, and of its own loops' variables: loops over the digits that are gone through, and
+    questions as far outside as they can be asked."""
     asked = sides.asked[next(k for k, s in enumerate(gathered.slices) if s is piece)]
     if asked is None:
         return ()
@@ -399,7 +399,7 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBound
     tidied = tidied or tidying(gathered, sides)
     terms = [t for e in questions(gathered, piece, asked) for t in conjuncts(tidied.condition(_placed(e, mapping)))]
     block = tidied.block(eliminate_dead_code(_inlined(_replaced(piece.block, mapping))))
-    loops = [gathered.loops[v] for v in piece.move.loops if v not in piece.move.solved]
+    loops = [gathered.loops[v] for v in piece.move.searched]
     loops += [ir.For(v, b.zero(I32), gathered.threads[gathered.sender.index(v)], b.const(1, I32), ()) for v in piece.move.spread]
     for loop in reversed(loops):
         inner, block = _opened(flattened(block))
@@ -504,12 +504,44 @@ def gather_kernel(
             mapping[let.var] = fresh
         places[target.buffer] = substitute(index, mapping)
     flags = _flags([lane for lane, buffer in gathered.lanes.items() if buffer in assigned], gathered, names)
-    out += [ir.Let(v, b.zero(v.type)) for v in sums.values()]
-    out += [ir.Let(v, b.const(False, BOOL)) for v in dict.fromkeys(flags.values())]
     tidied = tidying(gathered, sides)
-    for piece in gathered.slices:
-        out += _collecting(placed(gathered, piece, sides, tidied), sums, flags)
-    for buffer in dict.fromkeys(gathered.lanes.values()):
+    for own, lanes in _by_own_loops(gathered).items():
+        mine = {lane: sums[lane] for lane in lanes}
+        block: list[ir.Stmt] = [ir.Let(v, b.zero(v.type)) for v in mine.values()]
+        block += [ir.Let(v, b.const(False, BOOL)) for v in dict.fromkeys(flags[lane] for lane in lanes if lane in flags)]
+        for piece in (p for p in gathered.slices if p.move.own == own):
+            block += _collecting(placed(gathered, piece, sides, tidied), sums, flags)
+        block += _left(gathered, mine, places, flags, boxed)
+        for var in reversed(own):
+            block = [replace(gathered.loops[var], body=tuple(block), carried=(), backward=False)]
+        out += block
+    wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in ir.variables(e)}
+    body, *_ = make_unique((*indices(gathered, sides, wanted), *out), names)
+    collecting = frozenset(sums.values())
+    body = simplify(accumulate_directly(eliminate_common_subexpressions(merge_control_flow(body)), collecting), first_own)
+    body = flattened(simplify(factor_linear_values(body, collecting, names, first_own), first_own))
+    return (*making(gathered.tables, body), *body), collecting
+
+
+def _by_own_loops(gathered: Gather) -> dict[tuple[ir.Var, ...], list[ir.Buffer]]:
+    """The lanes by the loops for each iteration of which a thread has an element of them."""
+    found: dict[tuple[ir.Var, ...], list[ir.Buffer]] = {}
+    loops = {s.buffer: piece.move.own for piece in gathered.slices for s in walk_stmts(piece.block) if isinstance(s, ir.Accumulate)}
+    for target in gathered.targets:
+        found.setdefault(loops.get(target.buffer, ()), []).append(target.buffer)
+    return dict(sorted(found.items(), key=lambda item: len(item[0])))
+
+
+def _left(
+    gathered: Gather,
+    sums: Mapping[ir.Buffer, ir.Var],
+    places: Mapping[ir.Buffer, ir.Expr],
+    flags: Mapping[ir.Buffer, ir.Var],
+    boxed: Mapping[ir.Buffer, Axes],
+) -> ir.Block:
+    """What becomes of the sums of some lanes."""
+    out: list[ir.Stmt] = []
+    for buffer in dict.fromkeys(gathered.lanes[lane] for lane in sums):
         lanes = {lane: total for lane, total in sums.items() if gathered.lanes[lane] == buffer}
         stores = [ir.Store(buffer, places[lane], total) for lane, total in lanes.items()]
         if lanes.keys() <= flags.keys():  # what is there does not count: 0 is stored, too
@@ -517,12 +549,7 @@ def gather_kernel(
             continue
         adds = [_added(buffer, places[lane], total) for lane, total in lanes.items()]
         out += _in_box(gathered, buffer, boxed[buffer], stores, adds) if buffer in boxed else adds
-    wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in ir.variables(e)}
-    body, *_ = make_unique((*indices(gathered, sides, wanted), *out), names)
-    collecting = frozenset(sums.values())
-    body = simplify(accumulate_directly(eliminate_common_subexpressions(merge_control_flow(body)), collecting), first_own)
-    body = flattened(simplify(factor_linear_values(body, collecting, names, first_own), first_own))
-    return (*making(gathered.tables, body), *body), collecting
+    return tuple(out)
 
 
 def _added(buffer: ir.Buffer, place: ir.Expr, total: ir.Var) -> ir.Stmt:

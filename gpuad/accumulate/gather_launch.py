@@ -170,7 +170,7 @@ class _Launching:
         boxes: dict[Buffer, list[tuple[tuple[int, int], ...]]] = {}
         for piece in self.gathered.slices:
             for reach in self.reached(piece, self.everyone(), Asked()):
-                if reach.lane is not None and piece.move.spread:
+                if reach.lane is not None and (piece.move.spread or piece.move.own):
                     boxes.setdefault(self.gathered.lanes[reach.lane], []).append(reach.box)
         enough = min(prod(self.threads) // _SENDERS, _ENOUGH)
         return frozenset(

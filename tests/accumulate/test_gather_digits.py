@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from gather_tools import agree, atomics, gradients, is_gathered, reverse
-from launch_tools import compiled, running
+from launch_tools import EXECUTORS, compiled, running
 
+import gpuad
 from gpuad import Duplicated, pipeline
 from gpuad.api import pattern_of
 from gpuad.ir import folding as b
 from gpuad.ir import nodes as ir
+from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import I32
 from gpuad.optimize.delinearisation import MixedRadix, _Digits
 from gpuad.tools.cases import kernel_folder
@@ -106,6 +108,76 @@ def test_displacements_that_a_third_index_holds() -> None:
         kernels = reverse(compiled(MATCHES, "k"), (3, 2, 9), (4, 4), make())
     assert is_gathered(kernels) and atomics(kernels) == 0
     agree(MATCHES, (3, 2, 9), (4, 4), make)
+
+
+FILTERS = f"""extern "C" __global__ void k(const double* x, const double* filters, double* y, int n, int share, int h, int w, int m) {{
+    int i = {INDEX};
+    if (i >= n) return;
+    int c = i / h / w, group = c / share, row = i / w % h, column = i % w;
+    double sum = 0;
+    for (int a = 0; a < m; a++) for (int b = 0; b < m; b++) {{
+        if (row + a < h && column + b < w) {{
+            sum += filters[(((group * m + a) * m + b) * h + row) * w + column] * x[(c * h + row + a) * w + column + b];
+        }}
+    }}
+    y[i] = sin(sum) + y[i];
+}}"""
+LINEAR = FILTERS.replace("sin(sum) + y[i]", "sum")
+
+
+def filters(groups: int, share: int, height: int, width: int, taps: int) -> tuple[Any, ...]:
+    rng, image = np.random.default_rng(2), (groups * share, height, width)
+    shapes = image, (groups, taps, taps, height, width), image
+    arrays = (Duplicated(rng.normal(size=s), rng.normal(size=s)) for s in shapes)
+    return *arrays, int(np.prod(image)), share, height, width, taps
+
+
+def test_more_digits_than_axes() -> None:
+    """A thread collects for an element of each iteration of the loops that no axis has room for: for the image of the channels of a group,
+    for the filters of the taps."""
+    with running("reference"):
+        kernels = reverse(compiled(LINEAR, "k"), 4, 32, filters(2, 2, 5, 6, 3))
+    assert is_gathered(kernels) and atomics(kernels) == 0
+    loops = [s for s in kernels[0].body if isinstance(s, ir.For)]
+    assert [sum(isinstance(s, ir.Accumulate) for s in walk_stmts(loop.body)) for loop in loops] == [1, 1]
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 5, 6, 3), (1, 3, 2, 7, 1), (3, 1, 4, 4, 2), (2, 2, 1, 1, 2), (1, 1, 3, 3, 5)])
+def test_all_shapes_of_more_digits(shape: tuple[int, ...]) -> None:
+    agree(LINEAR, -(-int(np.prod(shape[:4])) // 32) + 1, 32, lambda: filters(*shape))
+
+
+SQUARE = f"""extern "C" __global__ void square(const double* w, double* u, int n) {{
+    int i = {INDEX};
+    if (i < n) u[i] = w[i] * w[i];
+}}"""
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_more_digits_where_shadows_begin_as_zero(executor: str) -> None:
+    """Where it does not count what is in a shadow's memory, each of a thread's elements is stored to, be it with 0."""
+
+    def run(plain: bool) -> Any:
+        with running(executor, plain=plain):
+            x, used, y, *numbers = filters(2, 2, 5, 6, 3)
+            weights = Duplicated(used.primal.copy(), used.shadow.copy())
+            tape = gpuad.Tape()
+            with tape:
+                compiled(SQUARE, "square")[18, 32](weights, used, used.primal.size)
+                compiled(LINEAR, "k")[4, 32](x, used, y, *numbers)
+            for array in (x, used, y, weights):
+                array.shadow[...] = 7.0
+            seed = np.zeros_like(y.primal)
+            seed[1, 2, 3] = seed[3, 4, 5] = 1.0
+            tape.reverse({y: seed})
+            return x.shadow, weights.shadow
+
+    for found, right in zip(run(True), run(False), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
+
+
+def test_more_digits_where_the_sum_is_used_otherwise() -> None:
+    agree(FILTERS, 4, 32, lambda: filters(2, 2, 5, 6, 3))
 
 
 def test_who_divides_by_what_does_not_fit_is_left() -> None:

@@ -38,6 +38,7 @@ SHIPPED = [
     "gemm",
     "gray_scott",
     "heat",
+    "involution",
     "nbody-forces",
     "smoothing-smooth",
     "wave",
@@ -83,6 +84,28 @@ def test_planted_faults_are_refused(name: str) -> None:
 def test_planted_faults_of_other_kernels_are_refused(kind: str) -> None:
     """Those that the kernels above have no place for."""
     faults = [fault for name in ("heat", "wave") for fault in faulty(of_case(name), kind)]
+    assert faults and all(fault.refused() for fault in faults)
+
+
+FILTERS = """extern "C" __global__ void k(const double* x, const double* filters, double* y, int n, int share, int h, int w, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int c = i / h / w, group = c / share, row = i / w % h, column = i % w;
+    double sum = 0;
+    for (int a = 0; a < m; a++) sum += filters[((group * m + a) * h + row) * w + column] * x[(c * h + row) * w + column];
+    y[i] = sum;
+}"""
+
+
+@pytest.mark.parametrize(
+    "kind", ["a sum is begun before its loop", "a sum is not begun anew", "a loop begins one late", "an element is one ahead"]
+)
+def test_planted_faults_where_threads_have_several_elements_are_refused(kind: str) -> None:
+    """A thread goes through the taps of a filter, and through the channels that share it."""
+    arrays = pairs(0, (6, 3, 4), (2, 3, 3, 4), (6, 3, 4))
+    launch = launch_of(compiled(FILTERS, "k"), (3,), (32,), (*arrays, 72, 3, 3, 4, 3))
+    assert "k_gather" in launch.names and launch.refused() == {}
+    faults = list(faulty(launch, kind))
     assert faults and all(fault.refused() for fault in faults)
 
 
