@@ -284,8 +284,8 @@ def _turns(plan: Plan, loop: ir.For | ir.While, known: Mapping[ir.Expr, ir.Expr]
     """What a loop counts, in each iteration."""
     if isinstance(loop, ir.For):
         start, stop, step = (plan.value(e, known) for e in (loop.start, loop.stop, loop.step))
-        if step == 0:
-            raise LaunchError(f"`{plan.kernel.name}`: a loop ({loop.span}) with a step of 0 would not end")
+        if step == 0 or (step < 0 and not isinstance(loop.step, ir.Constant)):
+            raise LaunchError(f"`{plan.kernel.name}`: a loop ({loop.span}) that counts up by {step} would not end")
         yield from ({loop.var: k} for k in range(start, stop, step))
         return
     done = 0

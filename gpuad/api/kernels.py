@@ -70,6 +70,10 @@ class Family:
         """Tangents of a call's arguments as those of the launch that it means."""
         return list(given)
 
+    def annotated(self, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Annotations of the parameters as those of the kernel that a call becomes."""
+        return positional, by_name
+
 
 class Kernel(Family):
     """A CUDA kernel that can be launched and differentiated. Make one with `gpuad.kernel`.

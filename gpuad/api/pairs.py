@@ -164,7 +164,8 @@ def _thunk_of_family(
         if plan is None:
             raise LaunchError(f"`{family.name}`: no element, so there is nothing to differentiate")
         if plan.kernel not in pairs:
-            pairs[plan.kernel] = autodiff_thunk(plan.kernel, *annotations, not_overwritten=not_overwritten, **by_name)
+            positional, named = family.annotated(annotations, by_name)
+            pairs[plan.kernel] = autodiff_thunk(plan.kernel, *positional, not_overwritten=not_overwritten, **named)
         return plan
 
     def augmented(*call: Any, **keywords: Any) -> Saved:

@@ -17,6 +17,8 @@ from .argument_flattening import ModuleMemory
 from .explain import AdjointText
 from .kernels import BoundLaunch, Family, Kernel, Planned
 
+_MOST = (1 << 31) - 1  # the index of a texel is an int
+
 
 class OfTextures(Kernel):
     """The kernel for textures that are read in one way, by the names of its parameters."""
@@ -97,9 +99,13 @@ class TextureKernel(Family):
         if args is None:
             raise LaunchError(f"`{self.name}` takes textures: pass args=, which say how each is read")
         plan = self.planned(grid, block, args)
-        named = {d.name: a for d, a in zip(self.parameters, annotations, strict=False)} | by_name
+        _, named = self.annotated(annotations, by_name)
         launch = {} if grid is None else {"grid": grid, "block": block, "args": plan.args}
         return plan.kernel.adjoint(shared_mem=shared_mem, **launch, **named)
+
+    def annotated(self, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Annotations by position as those by name: the kernel for textures that are read so has more parameters."""
+        return (), {**{d.name: a for d, a in zip(self.parameters, positional, strict=False)}, **by_name}
 
     def _texture(self, position: int, declaration: Declaration, arg: Any) -> Texture:
         """The texture of a call. Raises LaunchError for what is none."""
@@ -115,6 +121,8 @@ class TextureKernel(Family):
             raise LaunchError(
                 f"{what} of a C-contiguous array of float32, got {primal.dtype} with strides {primal.strides}. Nothing was launched."
             )
+        if primal.size > _MOST:
+            raise LaunchError(f"{what} of at most {_MOST} numbers, got {primal.size}. Nothing was launched.")
         return arg
 
     @specialized

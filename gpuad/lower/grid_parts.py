@@ -18,7 +18,7 @@ Assumes: a lowered kernel, in which barriers have been hoisted. Guarantees of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeGuard
 
@@ -72,13 +72,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Plan:
-    """A kernel as parts. `host`: variables that are known outside of the parts; `lets`: what others are that are made of them; `kept`: for
-    each variable that is kept, as which."""
+    """A kernel as parts. `host`: variables that are known outside of the parts; `tags`: those of them that are one of a few numbers, as
+    which of two pointers it is; `lets`: what others are that are made of them; `kept`: for each variable that is kept, as which."""
 
     kernel: ir.Kernel
     steps: tuple[Step, ...]
     parts: tuple[Part, ...]
     host: frozenset[ir.Var]
+    tags: frozenset[ir.Var]
     lets: Mapping[ir.Var, ir.Expr]
     kept: Mapping[ir.Var, ir.Var]
     written: frozenset[ir.Buffer]
@@ -102,7 +103,7 @@ class Plan:
         part = _Assembled(self, self.parts[number], {})
         part.body()
         body = (*part.prefix, *self.parts[number].body)
-        fixed = tuple(v for v in part.numbers if _is_choice(v, body, self.parts[number].keeps))
+        fixed = tuple(v for v in part.numbers if v in self.tags and _is_choice(v, body, self.parts[number].keeps))
         arrays = dict.fromkeys((*part.loaded, *(self.kept[v] for v, _ in self.parts[number].keeps)))
         return Signature(tuple(v for v in part.numbers if v not in fixed), tuple(arrays), fixed)
 
@@ -144,7 +145,8 @@ def plan_of(kernel: ir.Kernel, numbers: Iterable[ir.Var]) -> Plan:
     steps = planner.steps(kernel.body, repeated=False)
     planner.keep()
     parts, host = tuple(planner.parts), frozenset(planner.host)
-    return Plan(kernel, _without_idle(steps, parts), parts, host, planner.lets, planner.kept, planner.written)
+    tags = frozenset(planner.tags)
+    return Plan(kernel, _without_idle(steps, parts), parts, host, tags, planner.lets, planner.kept, planner.written)
 
 
 # --- what is known where ----------------------------------------------------------------------------------------------------------------
@@ -154,6 +156,7 @@ class _Planner:
     def __init__(self, kernel: ir.Kernel, numbers: frozenset[ir.Var]) -> None:
         self.kernel = kernel
         self.host = set(numbers)
+        self.tags: set[ir.Var] = set()
         self.lets: dict[ir.Var, ir.Expr] = {}
         self.parts: list[Part] = []
         self.where: dict[ir.Var, tuple[int, ir.Stmt]] = {}
@@ -205,6 +208,7 @@ class _Planner:
             return
         assert isinstance(stmt, ir.For | ir.While)
         outside = self.carried_outside(stmt)
+        self.note_tags([c for c in stmt.carried if c.var in outside])
         more: list[Step] = []
         for c in stmt.carried:
             if c.var not in outside:
@@ -238,6 +242,13 @@ class _Planner:
             if not wrong:
                 return frozenset(found)
             found -= wrong
+
+    def note_tags(self, carried: list[ir.Carried]) -> None:
+        """Notes what of a loop's numbers is one of a few: constants at first, and then one of each other."""
+        found = {c.var for c in carried if isinstance(c.init, ir.Constant) or c.init in self.tags}
+        while wrong := {c.var for c in carried if c.var in found and not _is_one_of(c.next, found | self.tags)}:
+            found -= wrong
+        self.tags |= {v for c in carried if c.var in found for v in (c.var, c.result)}
 
     def is_known(self, expr: ir.Expr) -> bool:
         return _is_known(expr, self.host, self.lets)
@@ -306,6 +317,13 @@ def _own_blocks(loop: ir.For | ir.While) -> tuple[ir.Block, ...]:
 def _reads(stmt: ir.Stmt) -> bool:
     """Whether the condition of a loop reads memory."""
     return isinstance(stmt, ir.While) and any(isinstance(s, ir.Load) for s in stmt.header)
+
+
+def _is_one_of(expr: ir.Expr, tags: Collection[ir.Var]) -> bool:
+    """Whether an expression is a constant or one of the variables, whatever decides which."""
+    if isinstance(expr, ir.Select):
+        return _is_one_of(expr.then, tags) and _is_one_of(expr.otherwise, tags)
+    return isinstance(expr, ir.Constant) or expr in tags
 
 
 _KNOWN = (ir.Constant, ir.Var, ir.LaunchIndex, ir.Unary, ir.Binary, ir.Cast, ir.Select)

@@ -270,6 +270,7 @@ class _State:
     def primal(self) -> nodes.Kernel | None:
         """What the launch runs, of a kernel from CUDA text."""
         kernel = self.launch.kernel
+        kernel = kernel.unsplit if isinstance(kernel, GridKernel) else kernel
         return kernel.suited(self.args, self.launch.shared_mem).primal() if isinstance(kernel, Kernel) else None
 
     def computing(self) -> int:

@@ -280,8 +280,27 @@ def test_calls_that_are_refused() -> None:
 
 def test_an_endless_call() -> None:
     kernel = gpuad.kernel(text("for (int k = 1; k < n; k += steps) { b[i] *= 2; grid.sync(); }"), "k")
-    with pytest.raises(LaunchError, match="step of 0"):
-        kernel[3, 8](*state()[:3], np.int32(N), np.int32(0), 0.7)
+    for step in (0, -1):
+        with pytest.raises(LaunchError, match=f"a loop .* that counts up by {step} would not end"):
+            kernel[3, 8](*state()[:3], np.int32(N), np.int32(step), 0.7)
+
+
+def test_one_kernel_for_each_pointer_but_not_for_each_iteration() -> None:
+    body = (
+        "double *u = a, *v = b; for (int s = 0; s < n; s++) { v[i] = u[i] + (s == 3 ? r : 0.0); grid.sync(); double* t = u; u = v; v = t; }"
+    )
+    kernel = gpuad.kernel(text(body), "k")
+    assert len({plan.kernel for plan in kernel.launches(3, 8, state())}) == 2
+    check_gradient(kernel, state(), grid=(3,), block=(8,), directions=1)
+
+
+def test_stopped() -> None:
+    """Nothing goes through an array between two parts that is stopped."""
+    kernel = gpuad.kernel(text("b[i] = a[i] * a[i]; grid.sync(); a[i] *= b[n - 1 - i];"), "k")
+    c, a, b, *rest = state()
+    da = np.ones(N)
+    gpuad.autodiff(kernel, 3, 8, (c, Duplicated(a.copy(), da), gpuad.stop_gradient(b), *rest))
+    np.testing.assert_allclose(da, a[::-1] ** 2, rtol=1e-14)
 
 
 def test_parts_are_kernels() -> None:

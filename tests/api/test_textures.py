@@ -159,6 +159,34 @@ def test_fetches_and_tapes() -> None:
         np.testing.assert_allclose((pair.shadow * direction).sum(), (ends[0] - ends[1]) / 2e-6, rtol=1e-4)
 
 
+def test_split_pairs_and_second_derivatives() -> None:
+    """Annotations by position; the gradient's derivative along a direction of table and coordinates, against differences of gradients."""
+    rng = np.random.default_rng(8)
+    kernel = gpuad.kernel(text(1).replace("out[i] += v", "out[i] += v * v"), "k")
+    table, x = rng.uniform(0.5, 1.5, 6).astype(np.float32), (rng.integers(0, 6, N) + rng.uniform(0.6, 0.9, N)).astype(np.float32)
+    dots = [rng.normal(size=v.shape).astype(np.float32) for v in (table, x)]
+
+    def gradient(table: Any, x: Any) -> list[Any]:
+        dtable, dx, out = np.zeros_like(table), np.zeros_like(x), np.zeros(N, np.float32)
+        forward, reverse = gpuad.autodiff_thunk(kernel, Duplicated, Duplicated, Duplicated)
+        saved = forward(2, 20, (Texture(table, filter="linear"), x, out, N))
+        given = Texture(Duplicated(table, dtable), filter="linear"), Duplicated(x, dx), Duplicated(out, np.ones(N, np.float32)), N
+        reverse(2, 20, given, saved)
+        return [dtable, dx]
+
+    dtable, dx, out = np.zeros_like(table), np.zeros_like(x), np.zeros(N, np.float32)
+    turned = [np.zeros_like(table), np.zeros_like(x)]
+    arguments = Texture(Duplicated(table, dtable), filter="linear"), Duplicated(x, dx), Duplicated(out, np.ones(N, np.float32)), N
+    directions = *map(Duplicated, dots, turned), Duplicated(np.zeros(N, np.float32), np.zeros(N, np.float32)), None
+    gpuad.hvp(kernel, 2, 20, arguments, directions)
+    for own, other in zip((dtable, dx), gradient(table, x), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-5, atol=1e-6)
+    step = np.float32(1 / 256)
+    ends = [gradient(table + s * dots[0], x + s * dots[1]) for s in (step, -step)]
+    for own, high, low in zip(turned, *ends, strict=True):
+        np.testing.assert_allclose(own, (high - low) / (2 * step), rtol=2e-2, atol=2e-2)
+
+
 def test_one_kernel_for_each_way_to_read() -> None:
     kernel = gpuad.kernel(text(1), "k")
     args = [np.ones(4, np.float32), np.zeros(4, np.float32), 4]
