@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from launch_tools import running
 
+import gpuad
+from gpuad import pipeline
+from gpuad.api import pattern_of
 from gpuad.codegen.cpu.source import host_source
 from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Alloc, Kernel
@@ -171,3 +175,44 @@ def test_subscripts_made_of_truth_values(name: str) -> None:
     got, wanted = (result(e, kernel, 5, 40, (2, 3), (32, 1)) for e in (Host(), Reference()))
     assert np.array_equal(got, wanted)
     assert "[gpuad_hidden(" in host_source([kernel])
+
+
+# --- with sums over threads --------------------------------------------------------------------------------------------------------------
+
+SUMMED = """extern "C" __global__ void k(const double* u, double* v, double a, double b,
+                                               int n, int w) {
+    const int x = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y * w;
+    if (x >= n) return;
+    const double here = u[row + x];
+    v[row + (x + 1 + n) % n] = a * here * here + sin(b * here);
+    v[(gridDim.y + blockIdx.y) * w + (x - 1 + n) % n] = b / (2.0 + here);
+}"""
+
+
+def summed(executor: str, n: int) -> tuple[Any, ...]:
+    """Gradients of a periodic shift for its field and two numbers: random seeds, rows of n."""
+    rng, rows, w = np.random.default_rng(n), 3, n + 2
+    u, v = (gpuad.Duplicated(rng.standard_normal((k * rows, w)), np.zeros((k * rows, w))) for k in (1, 2))
+    v.shadow[...] = rng.standard_normal(v.shape)
+    a, b = (gpuad.Active(value, np.zeros(())) for value in (0.7, 1.3))
+    with running(executor):
+        gpuad.autodiff(gpuad.kernel(SUMMED, "k"), (n // 32 + 1, rows), 32, (u, v, a, b, n, w))
+    return u.shadow, v.shadow, a.shadow, b.shadow
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 33, 34, 35, 64, 66, 97, 130])
+def test_threads_that_add_to_sums_are_split_where_nothing_wraps(n: int) -> None:
+    """Each thread's contribution counts once, wherever strips begin and end."""
+    for got, wanted in zip(summed("host", n), summed("reference", n), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-13, atol=1e-13)
+
+
+def test_the_text_has_strips_in_the_middle_of_a_row() -> None:
+    u, v = gpuad.Duplicated(np.ones((3, 42))), gpuad.Duplicated(np.ones((6, 42)))
+    k = gpuad.kernel(SUMMED, "k")
+    call = k.bind((2, 3), 32, (u, v, gpuad.Active(0.7, np.zeros(())), gpuad.Active(1.3, np.zeros(())), 40, 42), 0, None)
+    (stage,) = pipeline.stages(k.reverse_for(pattern_of(k, call), call), call)
+    text = host_source([stage.kernel])
+    middle = text[text.index("gpuad_inner") : text.index("static void gpuad_rows")]
+    assert "gpuad_rem" not in middle and "gpuad_sum1 =" in middle
+    assert re.search(r"GPUAD_INDEPENDENT\n.*\n.*\n +double gpuad_sum0 = 0;\n +double gpuad_sum1 = 0;\n +gpuad_inner_k_reverse", text)

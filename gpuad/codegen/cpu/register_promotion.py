@@ -25,7 +25,7 @@ from ..folded import Read, blocks, defined, operands, read, reads, visit_operand
 from .iteration_domain import GLOBAL, Inner, without_row_guard
 from .row_loops import is_of_row, values_of
 
-MOST = 48  # distances that are worth being looked at for each row
+MOST = 192  # distances that are worth being looked at for each row
 _TERMS = 16
 
 
@@ -52,19 +52,27 @@ def promote_registers(inner: Inner) -> Promotion | None:
     inner = without_row_guard(inner)
     kernel = inner.kernel
     task = _Places(kernel)
-    found, rows = set(), inner.rows
+    found, apart = set(), list[ir.Expr]()
     for buffer in task.candidates():
         distances = task.distances(buffer)
         if distances is None or len(distances) > MOST:
             continue
         found.add(buffer)
-        for distance in distances:
-            term = ir.Binary("!=", distance, ir.Constant(0, distance.type), BOOL)
-            rows = term if rows is None else ir.Binary("&&", rows, term, BOOL)
+        apart += [ir.Binary("!=", distance, ir.Constant(0, distance.type), BOOL) for distance in distances]
     if not found:
         return None
+    rows = _all(([] if inner.rows is None else [inner.rows]) + apart)
     body = _Waiting(kernel, task, frozenset(found)).block(kernel.body)
     return Promotion(Inner(replace(kernel, body=body), rows, inner.bounds), frozenset(found))
+
+
+def _all(terms: list[ir.Expr]) -> ir.Expr | None:
+    """Whether all of the terms hold, in a tree that is no deeper than it has to be."""
+    if len(terms) < 2:
+        return terms[0] if terms else None
+    one, other = _all(terms[: len(terms) // 2]), _all(terms[len(terms) // 2 :])
+    assert one is not None and other is not None
+    return ir.Binary("&&", one, other, BOOL)
 
 
 # --- places ------------------------------------------------------------------------------------------------------------------------------

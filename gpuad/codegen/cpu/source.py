@@ -145,16 +145,17 @@ class _Entry:
         self.lanes = LaneStatements(rows.kernel, reserved, wide) if in_lanes else None
         if self.lanes and self.lanes.plan is None:
             self.lanes = None
-        split = wide and "x" in axes.merged and self.independent and not self.sums and not self.lanes
+        self.straight = self.independent and not holds(self.kernel.body, For, While)
+        split = wide and "x" in axes.merged and self.independent and not self.lanes and (self.straight or not self.sums)
         self.inner = split_index_set(rows.kernel) if split else None
-        self.inside = HostStatements(self.inner.kernel, reserved, wide) if self.inner else None
+        self.inside = self.printed_inside(self.inner, reserved) if self.inner else None
         self.in_order = self.independent and is_vectorisable(self.kernel.body, apart)
         self.inner_in_order = self.inside is not None and is_vectorisable(self.inside.kernel.body, apart)
-        if split and apart and not (self.inner_in_order if self.inside else self.in_order):
+        promotes = split and apart and (self.inner is not None or not self.sums)
+        if promotes and not (self.inner_in_order if self.inside else self.in_order):
             self.promote(rows.kernel, reserved)
-        plain = self.inner_in_order and not library_calls(kernel)
+        plain = self.inner_in_order and not library_calls(kernel) and not self.sums
         self.in_full = plain and apart and self.inside is not None and may_overlap_tail(self.inside.kernel)
-        self.straight = self.independent and not holds(self.kernel.body, For, While)
         inside = self.inner_function()
         body = [] if self.lanes else [*self.function(lines), ""]
         looped = self.looped()
@@ -167,9 +168,16 @@ class _Entry:
         found = promote_registers(self.inner or Inner(kernel, None, ()))
         if found is None:
             return
-        inside = HostStatements(found.inner.kernel, reserved, True)
-        if is_vectorisable(inside.kernel.body, True, found.buffers):
+        inside = self.printed_inside(found.inner, reserved)
+        if inside is not None and is_vectorisable(inside.kernel.body, True, found.buffers):
             self.inner, self.inside, self.inner_in_order = found.inner, inside, True
+
+    def printed_inside(self, inner: Inner, reserved: Sequence[str]) -> HostStatements | None:
+        """The printer of a thread's work where all guards hold; None where its contributions to sums are others than elsewhere."""
+        printer = HostStatements(inner.kernel, reserved, True)
+        self.inside_text = self.parameters(printer), printer.body()
+        same = [(s.stmt.buffer, s.stmt.index, s.part) for s in printer.sums] == [(s.stmt.buffer, s.stmt.index, s.part) for s in self.sums]
+        return printer if same else None
 
     @property
     def independent(self) -> bool:
@@ -184,15 +192,18 @@ class _Entry:
 
     def function(self, lines: list[str]) -> list[str]:
         """A thread's work; and once more as a function that is not inlined, for the threads that fill no strip."""
-        sums = ["gpuad_partial* gpuad_sums", "std::vector<gpuad_flushed>* gpuad_done"] if self.sums else []
-        if self.strips:
-            sums = [f"{c_type(s.part)}& gpuad_sum{k}" for k, s in enumerate(self.sums)]
-        declared = [*self.declared, *sums, *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
+        declared = [*self.declared, *self.contributions(), *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
         text = [*wrapped(f"GPUAD_INLINE void gpuad_body_{self.name}", declared), "{", *lines, "}"]
         if not (self.strips and self.straight):
             return text
         call = f"{INDENT}gpuad_body_{self.name}({', '.join([*self.arguments(), *self.passed(), *_DIMENSIONS])});"
         return [*text, "", *wrapped(f"static GPUAD_NOINLINE void gpuad_thread_{self.name}", declared), "{", call, "}"]
+
+    def contributions(self) -> list[str]:
+        """What a thread's function takes for its contributions to sums."""
+        if self.strips:
+            return [f"{c_type(s.part)}& gpuad_sum{k}" for k, s in enumerate(self.sums)]
+        return ["gpuad_partial* gpuad_sums", "std::vector<gpuad_flushed>* gpuad_done"] if self.sums else []
 
     def inner_function(self) -> list[str]:
         """A thread's work where all guards hold, or the work of strips of threads."""
@@ -203,8 +214,9 @@ class _Entry:
             return text
         if self.inside is None:
             return []
-        declared = [*self.parameters(self.inside), *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
-        text = [*wrapped(f"GPUAD_INLINE void gpuad_inner_{self.name}", declared), "{", *self.inside.body(), "}", ""]
+        parameters_, lines = self.inside_text
+        declared = [*parameters_, *self.contributions(), *(f"const gpuad_dim {name}" for name in _DIMENSIONS)]
+        text = [*wrapped(f"GPUAD_INLINE void gpuad_inner_{self.name}", declared), "{", *lines, "}", ""]
         self.helpers |= self.inside.helpers
         return text
 
@@ -314,6 +326,8 @@ class _Entry:
     def thread_loop(self) -> list[str]:
         """The loop over the threads of a row."""
         if self.strips:
+            if self.inner is not None and self.inside is not None:
+                return [*self.row_values(), *self.split_strips(self.inner)]
             return [*self.row_values(), *(self.full_strips() if self.straight else self.strip_loop())]
         return self.row_by_row() if self.divided else self.line_loop()
 
@@ -350,6 +364,16 @@ class _Entry:
 
     def split_loop(self, found: Inner) -> list[str]:
         """The loop in three parts, in the middle one of which all guards hold."""
+        return [
+            *self.middle(found),
+            *([f"if (gpuad_high - gpuad_low < {FULL}) gpuad_high = gpuad_low;"] if self.in_full else []),
+            *self.plain_loop("body", "gpuad_from", "gpuad_low"),
+            *(self.full_loop() if self.in_full else self.plain_loop("inner", "gpuad_low", "gpuad_high")),
+            *self.plain_loop("body", "gpuad_high", "gpuad_to"),
+        ]
+
+    def middle(self, found: Inner) -> list[str]:
+        """Where the middle of a row begins and ends."""
         rows = [f"if (!({self.printer.text.text(found.rows)})) gpuad_high = gpuad_low;"] if found.rows is not None else []
         return [
             "long long gpuad_low = gpuad_from, gpuad_high = gpuad_to;",
@@ -358,10 +382,6 @@ class _Entry:
             "if (gpuad_low > gpuad_to) gpuad_low = gpuad_to;",
             "if (gpuad_high < gpuad_low) gpuad_high = gpuad_low;",
             *rows,
-            *([f"if (gpuad_high - gpuad_low < {FULL}) gpuad_high = gpuad_low;"] if self.in_full else []),
-            *self.plain_loop("body", "gpuad_from", "gpuad_low"),
-            *(self.full_loop() if self.in_full else self.plain_loop("inner", "gpuad_low", "gpuad_high")),
-            *self.plain_loop("body", "gpuad_high", "gpuad_to"),
         ]
 
     def full_loop(self) -> list[str]:
@@ -390,19 +410,35 @@ class _Entry:
             "}",
         ]
 
-    def full_strips(self) -> list[str]:
-        """The loop where the threads of a strip may run at once: compilers do best with strips of one length, and the rest by itself."""
+    def full_strips(self, function: str = "body", first: str = "gpuad_from", end: str = "gpuad_to") -> list[str]:
+        """The loop where the threads of a strip may run at once: compilers do best with strips of one length, and the rest by itself.
+        Strips are `first` to `end`, by this function; what is left of the row is too."""
+        marked = self.inner_in_order if function == "inner" else self.in_order
         return [
-            "long long gpuad_strip = gpuad_from;",
-            f"for (; gpuad_to - gpuad_strip >= {STRIP}; gpuad_strip += {STRIP}) {{",
-            *([f"{INDENT}GPUAD_INDEPENDENT"] if self.in_order else []),
+            f"long long gpuad_strip = {first};",
+            f"for (; {end} - gpuad_strip >= {STRIP}; gpuad_strip += {STRIP}) {{",
+            *([f"{INDENT}GPUAD_INDEPENDENT"] if marked else []),
             f"{INDENT}for (int gpuad_k = 0; gpuad_k < {STRIP}; ++gpuad_k) {{",
             f"{INDENT * 2}const long long gpuad_x = gpuad_strip + gpuad_k;",
-            *(INDENT * 2 + line for line in (*self.zeros(), self.call("body"), *self.parts("gpuad_k"))),
+            *(INDENT * 2 + line for line in (*self.zeros(), self.call(function), *self.parts("gpuad_k"))),
             f"{INDENT}}}",
             *(INDENT + line for line in self.added("gpuad_part", str(STRIP))),
             "}",
-            "for (long long gpuad_x = gpuad_strip; gpuad_x < gpuad_to; ++gpuad_x) {",
+            *self.by_themselves("gpuad_strip", "gpuad_to"),
+        ]
+
+    def split_strips(self, found: Inner) -> list[str]:
+        """Strips in the middle of the row, where all guards hold, and the threads on both sides of it by themselves."""
+        return [
+            *self.middle(found),
+            *self.by_themselves("gpuad_from", "gpuad_low"),
+            *self.full_strips("inner", "gpuad_low", "gpuad_high"),
+        ]
+
+    def by_themselves(self, first: str, end: str) -> list[str]:
+        """The loop over threads that fill no strip."""
+        return [
+            f"for (long long gpuad_x = {first}; gpuad_x < {end}; ++gpuad_x) {{",
             *(INDENT + line for line in (*self.zeros(), self.call("thread"), *self.added("&gpuad_sum", "1"))),
             "}",
         ]
