@@ -85,7 +85,7 @@ _ended = itertools.count(1)
 
 def pytest_runtest_teardown() -> None:
     """What the tests keep for one another, thousands of kernels, is not gone through again by every collection of garbage."""
-    if next(_ended) % 100 == 0:
+    if next(_ended) % 300 == 0:
         gc.collect()
         gc.freeze()
 
@@ -120,8 +120,8 @@ def on_host_unjoined(launches_are_joined_at_once: None, monkeypatch: pytest.Monk
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of ways of differentiating that are not the usual one (all recorded, all atomic) each test is run by one of the executors, in turns;
-    the usual way, and all in the nightly set, by both."""
+    """Of ways of differentiating that are not the usual one (all recorded, all atomic), and of tapes, each test is run by one of the
+    executors, in turns; the usual way of a launch, and all in the nightly set, by both."""
     left = [] if NIGHTLY else [item for item in items if _is_other_executor_s(item)]
     if left:
         config.hook.pytest_deselected(items=left)
@@ -132,7 +132,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_other_executor_s(item: pytest.Item) -> bool:
     params = getattr(getattr(item, "callspec", None), "params", {})
     executor, way = params.get("executor"), params.get("way", params.get("recorded"))
-    if executor not in ("host", "reference") or way in (None, False, "usual", (True, True)):
+    usual = way in (None, False, "usual", (True, True)) and not item.path.is_relative_to(TESTS / "tape")
+    if executor not in ("host", "reference") or usual:
         return False
     rest = item.nodeid.replace("host", "").replace("reference", "")  # the same in each worker, and for both executors
     return executor != ("host", "reference")[zlib.crc32(rest.encode()) % 2]

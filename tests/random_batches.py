@@ -33,7 +33,7 @@ class Batches:
 
     grow: Callable[[int], Any]
     case: Callable[[Any], Case]
-    optimised: int = 1
+    optimised: int = 0
     every: int = 3
 
     def run(self, number: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -256,7 +256,7 @@ BEYOND = {  # what data or the number of the block decide is gone through on bot
     "bounds": "if (i < n) { w += s[(t + p) % b]*v; } if (i + 1 < n) w += z[b-1-t]*v;",
 }
 LOST = ("ends of loops",)  # barriers in such a loop are not counted
-GEOMETRIES = cases(4, 14)
+GEOMETRIES = cases(3, 14)
 
 
 def geometry(seed: int) -> tuple[Any, Any, tuple[Any, ...]]:
@@ -281,7 +281,7 @@ def test_proofs_on_random_geometries(name: str) -> None:
     assert plain or name in LOST
 
 
-@pytest.mark.parametrize("seed", range(100, 100 + cases(6, 30)))
+@pytest.mark.parametrize("seed", range(100, 100 + cases(3, 30)))
 def test_proofs_of_random_kernels(seed: int) -> None:
     made, r = RandomShared(seed, warps=seed % 6 == 0), np.random.default_rng(seed)
     n = 2 * made.block - 1
@@ -328,7 +328,7 @@ DEALS = {
     "chunks": "for (int k = c*threadIdx.x + a; k < n; k += c*blockDim.x) for (int j = 0; j < c; ++j) y[blockIdx.x*w + k + j] = 1.0*k;",
 }
 INEXACT = ("backwards", "chunks")
-_ORDER = cases(6, 24)
+_ORDER = cases(4, 24)
 
 
 def owners_meet(name: str, grid: tuple[int, int, int], block: tuple[int, int, int], numbers: tuple[int, ...]) -> bool:

@@ -206,7 +206,7 @@ def test_random_geometries() -> None:
     """What the proofs say of random launches, the reference executor confirms, which sees every collision."""
     rng = random.Random(5)
     gathered = 0
-    many = cases(30, 200)
+    many = cases(15, 200)
     for _ in range(many):
         nx, ny, pitch = rng.randint(1, 9), rng.randint(1, 7), rng.randint(1, 12)
         low, high = rng.randint(-1, 2), rng.randint(-1, 2)

@@ -18,7 +18,7 @@ from gpuad import Duplicated
 from gpuad.testing import check_gradient
 
 N = 6
-COUNT = cases(9, 20)
+COUNT = cases(5, 20)
 NAMES = ("a", "b", "x", "y", "s")
 
 

@@ -11,7 +11,7 @@ from random_batches import NUMBERS, Batches
 from random_language import FEATURES, whole_kernel
 from random_language_case import WholeCase
 
-BATCHES = Batches(whole_kernel, WholeCase.of, optimised=1, every=5)
+BATCHES = Batches(whole_kernel, WholeCase.of, every=5)
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -182,7 +182,7 @@ def gone_through(kind: str, first: int, step: str, by: int, op: str, bound: int)
 def test_random_loops() -> None:
     """Against the same loop in Python."""
     random, done = np.random.default_rng(5), 0
-    while done < cases(50, 150):
+    while done < cases(25, 150):
         kind, step, op = (str(random.choice(list(each))) for each in (TYPES, STEPS, ["<", ">", "!="]))
         first, by, bound = (
             int(random.choice([0, 1, 2, 7, 16, 100, 1000, -5, -64])),

@@ -180,7 +180,7 @@ def kernel(name: str) -> Any:
     return compiled(PROGRAMS, name)
 
 
-@pytest.mark.parametrize("first", range(0, cases(40, 80), 20))
+@pytest.mark.parametrize("first", range(0, cases(20, 80), 20))
 def test_random_programs(first: int) -> None:
     for number in range(first, first + 20):
         run = Run(number)
