@@ -213,7 +213,9 @@ class _Step:
         if self.active(x):
             self.down(x, b.chain(seed, b.div(b.const(1, y.type), y)))
         if self.active(y):
-            self.down(y, b.chain(seed, b.neg(b.div(result if result is not None else expr, y))))
+            whole = result if result is not None else expr
+            partial = b.mul(whole, whole) if result is not None and b.is_reciprocal(expr) else b.div(whole, y)
+            self.down(y, b.chain(seed, b.neg(partial)))
         return None
 
     def call(self, expr: Call, seed: Expr, result: Expr | None) -> None:

@@ -407,10 +407,11 @@ def _popped(pops: ir.Block) -> frozenset[ir.Var]:
 
 
 def name_results(kernel: ir.Kernel, names: Names) -> ir.Kernel:
-    """Gives a variable to every stored value that is a call, so that its derivative can refer to the result (exp, sqrt, tanh, ...)."""
+    """Gives a variable to every stored value that is a call or a reciprocal, so that its derivative can refer to the result (exp, sqrt,
+    tanh, ...)."""
 
     def change(stmt: ir.Stmt) -> ir.Block | None:
-        if not isinstance(stmt, ir.Store) or not _has_call(stmt.value):
+        if not isinstance(stmt, ir.Store) or not (_has_call(stmt.value) or b.is_reciprocal(stmt.value)):
             return None
         var = names.var(stmt.buffer.name, stmt.value.type)
         return ir.Let(var, stmt.value, span=stmt.span), replace(stmt, value=var)

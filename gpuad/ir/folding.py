@@ -20,7 +20,25 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 
 from ..source import Span
-from .nodes import COMPARISONS, Binary, Block, Call, Cast, Constant, Expr, If, LaunchIndex, Let, Merge, Select, Stmt, Unary, Var, walk
+from .nodes import (
+    COMPARISONS,
+    Binary,
+    Block,
+    Call,
+    Cast,
+    Constant,
+    Expr,
+    If,
+    LaunchIndex,
+    Let,
+    Merge,
+    Select,
+    Stmt,
+    Unary,
+    Var,
+    variables,
+    walk,
+)
 from .rewrite import map_expr
 from .types import BOOL, I64, Scalar
 
@@ -388,6 +406,11 @@ def div(a: Expr, b: Expr) -> Expr:
     if isinstance(a, Unary):
         return neg(div(a.operand, b))
     return Binary("/", a, b, a.type)
+
+
+def is_reciprocal(expr: Expr) -> bool:
+    """Whether the expression is one over another that is no number, of floating point."""
+    return isinstance(expr, Binary) and expr.op == "/" and expr.type.is_float and is_const(expr.left, 1) and any(variables(expr.right))
 
 
 def chain(seed: Expr, partial: Expr) -> Expr:

@@ -52,6 +52,24 @@ def test_a_repeated_factor_has_one_term() -> None:
     assert line.count(" + ") == 0
 
 
+@pytest.mark.parametrize("x", [-0.0, 0.0, 1e-44, -1e-20, 3.0, -1e18, 1e30, np.inf])
+def test_reciprocals_to_the_end_of_the_range(x: float) -> None:
+    """Their derivative is made of themselves."""
+    text = 'extern "C" __global__ void k(const float* x, float* v) { v[threadIdx.x] = 1 / x[threadIdx.x]; }'
+    pair, result = Duplicated(np.array([x], np.float32)), Duplicated(np.zeros(1, np.float32), np.ones(1, np.float32))
+    with pipeline.executor_for_tests(EXECUTORS["reference"]):
+        gpuad.autodiff(gpuad.kernel(text, "k"), 1, 1, (pair, result))
+    with np.errstate(all="ignore"):
+        expected = np.float32(-1 / np.float64(np.float32(x)) ** 2)
+    np.testing.assert_allclose(pair.shadow, [expected], rtol=1e-6, atol=1e-38)
+
+
+def test_a_reciprocal_in_the_place_of_a_number_needs_nothing_saved() -> None:
+    text = 'extern "C" __global__ void k(float* x) { x[threadIdx.x] = 1.0f / x[threadIdx.x]; }'
+    source = gpuad.kernel(text, "k").adjoint(Duplicated).source
+    assert "saved" not in source and " / " not in source
+
+
 @pytest.mark.parametrize("x", [0.0, 1e-44, 1e-26, 1e-20, 1.0, 1e20, 1e30, 1e38, np.inf])
 def test_reciprocal_roots_to_the_end_of_the_range(x: float) -> None:
     text = 'extern "C" __global__ void k(const float* x, float* v) { int i = threadIdx.x; float r = rsqrtf(x[i]); v[i] = r; }'
