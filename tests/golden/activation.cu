@@ -62,7 +62,7 @@ extern "C" __global__ void activation_reverse(
                     + expf(-value) * gpuad_chain(dx_2, value_2 / (1.0f + expf(-value)));
             } else if (choice == 3) {
                 const float value_2 = 1.0f / (1.0f + expf(-value));
-                dvalue = expf(-value) * gpuad_chain(dx_2, value_2 / (1.0f + expf(-value)));
+                dvalue = expf(-value) * gpuad_chain(dx_2, value_2 * value_2);
             } else {
                 dvalue = choice == 5 ? 1.0f / (coshf(value) * coshf(value)) * dx_2 : 0.0f;
             }

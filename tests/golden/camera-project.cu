@@ -88,10 +88,10 @@ extern "C" __global__ void project_reverse(
         const float way_x = light_x - p_x_2;
         const float way_y = light_y - p_y_2;
         const float way_z = light_z - p_z_2;
+        const float pixels_2 = 1.0f / (1.0f + (way_x * way_x + way_y * way_y + way_z * way_z));
         float dpixels_2 = dpixels[i * 4LL + 2LL];
         dpixels[i * 4LL + 2LL] = 0.0f;
-        dpixels_2 = -gpuad_chain(dpixels_2, 1.0f / (1.0f + (way_x * way_x + way_y * way_y + way_z * way_z))
-            / (1.0f + (way_x * way_x + way_y * way_y + way_z * way_z)));
+        dpixels_2 = -gpuad_chain(dpixels_2, pixels_2 * pixels_2);
         const float dway_z = 2.0f * (way_z * dpixels_2);
         const float dway_y = 2.0f * (way_y * dpixels_2);
         const float dway_x = 2.0f * (way_x * dpixels_2);

@@ -29,7 +29,7 @@ extern "C" __global__ void spiking_reverse(
             const float dspike_2 = dspike[at];
             dspike[at] = 0.0f;
             const float dfired = slope * (expf(slope * (limit - potential))
-                * -gpuad_chain(dspike_2 - limit * dmembrane_2, fired / (1.0f + expf(slope * (limit - potential)))));
+                * -gpuad_chain(dspike_2 - limit * dmembrane_2, fired * fired));
             const float dpotential = dmembrane_2 - dfired;
             dcurrent[at] += dpotential;
             dmembrane[at] += factor * dpotential;

@@ -80,10 +80,9 @@ extern "C" __global__ void tridiagonal_reverse(
             const double x_4 = x_saved_3[x_saved_base_lane + x_top * 32LL];
             int at = i * systems + s;
             int before = at - systems;
-            const double diagonal_3 = diagonal[at];
             const double lower_2 = lower[at];
             const double scratch_2 = scratch[before];
-            const double pivot = 1.0 / (diagonal_3 - lower_2 * scratch_2);
+            const double pivot = 1.0 / (diagonal[at] - lower_2 * scratch_2);
             const double upper_3 = upper[at];
             const double dx_2 = dx[at];
             dx[at] = 0.0;
@@ -93,8 +92,7 @@ extern "C" __global__ void tridiagonal_reverse(
             const double dscratch_2 = dscratch[at];
             dscratch[at] = 0.0;
             dupper[at] += pivot * dscratch_2;
-            const double dpivot = -gpuad_chain((x_3 - lower_2 * x_4) * dx_2 + upper_3 * dscratch_2,
-                pivot / (diagonal_3 - lower_2 * scratch_2));
+            const double dpivot = -gpuad_chain((x_3 - lower_2 * x_4) * dx_2 + upper_3 * dscratch_2, pivot * pivot);
             dscratch[before] -= lower_2 * dpivot;
             dlower[at] += -(x_4 * dx_3) - scratch_2 * dpivot;
             ddiagonal[at] += dpivot;
