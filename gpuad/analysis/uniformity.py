@@ -14,12 +14,13 @@ from ..ir.rewrite import blocks, bound, defined, walk_stmts
 from ..ir.types import Space
 
 
-def uniform(kernel: Kernel) -> frozenset[Var]:
-    """The Vars of the kernel that are uniform where all threads of a block define them together."""
+def uniform(kernel: Kernel, *, grid: bool = False) -> frozenset[Var]:
+    """The Vars of the kernel that are uniform where all threads of a block define them together; with `grid` all threads of the launch,
+    between barriers of which no other may write what one of them reads."""
     varying: set[Var] = set()
     while True:
         before = len(varying)
-        _visit(kernel.body, False, varying)
+        _visit(kernel.body, False, varying, grid)
         if len(varying) == before:
             break
     return frozenset(v for s in walk_stmts(kernel.body) for v in bound(s) if v not in varying) | frozenset(kernel.scalars)
@@ -39,7 +40,12 @@ def common(kernel: Kernel, *, private_arrays: bool) -> set[Var]:
 
 def is_common(expr: Expr, known: Container[Var]) -> bool:
     """Whether an expression over Vars with one value in the launch has one value itself."""
-    return not any((isinstance(e, Var) and e not in known) or (isinstance(e, LaunchIndex) and e.name in _PLACES) for e in walk(expr))
+    return not any((isinstance(e, Var) and e not in known) or _is_place(e) for e in walk(expr))
+
+
+def _is_place(expr: Expr) -> bool:
+    """Whether the expression is a thread's place in its block or grid."""
+    return isinstance(expr, LaunchIndex) and expr.name in _PLACES
 
 
 _PLACES = ("threadIdx", "blockIdx")
@@ -78,22 +84,23 @@ def steering(stmt: Stmt) -> tuple[Expr, ...]:
     return ()
 
 
-def _visit(block: Block, parted: bool, varying: set[Var]) -> None:
+def _visit(block: Block, parted: bool, varying: set[Var], grid: bool) -> None:
     """Adds to the Vars that differ between threads; `parted`: the threads may have come here in different iterations."""
+    own = (Space.LOCAL, Space.SHARED) if grid else (Space.LOCAL,)
 
     def varies(expr: Expr) -> bool:
-        return any((isinstance(e, Var) and e in varying) or is_thread(e) for e in walk(expr))
+        return any((isinstance(e, Var) and e in varying) or is_thread(e) or (grid and _is_place(e)) for e in walk(expr))
 
     for stmt in block:
         split = parted or any(varies(e) for e in steering(stmt))
         for inner in blocks(stmt):
-            _visit(inner, split if isinstance(stmt, For | While) else parted, varying)
+            _visit(inner, split if isinstance(stmt, For | While) else parted, varying, grid)
         match stmt:
             case Let(var=var, value=value):
                 if varies(value):
                     varying.add(var)
             case Load(var=var, buffer=buffer, index=index):
-                if varies(index) or buffer.space is Space.LOCAL or parted:
+                if varies(index) or buffer.space in own or parted:
                     varying.add(var)
             case If(merges=merges):
                 varying.update(m.var for m in merges if split or varies(m.then) or varies(m.otherwise))

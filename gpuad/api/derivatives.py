@@ -52,9 +52,9 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
         raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
     if isinstance(family, GridKernel):
-        plans = list(family.launches(*call, **keywords))
+        plans = family.launches(*call, **keywords)
         if mode is Reverse:
-            reverse_all(plans)
+            reverse_all(plans, known=not family.is_decided_by_data(*call, **keywords))
         else:
             forward_all(plans, lambda chosen, call: _forward(chosen, call, unconnected=True))
         return

@@ -9,7 +9,7 @@ have any number of blocks.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,6 +106,10 @@ class GridKernel(Family):
         """Declarations of the parameters, in order of the call."""
         return self.unsplit.parameters
 
+    def is_decided_by_data(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> bool:
+        """Whether data that a launch of a call finds decide which launches follow."""
+        return bool(self._parts(self.unsplit.suited(args, shared_mem)).plan.asked)
+
     @property
     def declared(self) -> tuple[Declaration, ...]:
         """The parameters, followed by pointers to the variables of the module that the kernel reaches."""
@@ -149,10 +153,12 @@ class GridKernel(Family):
         with chosen.room(), on_stream(stream, args):
             call = chosen.bind(grid, block, args, shared_mem, stream)
             self._check(chosen, call)
-        parts, geometry = self._parts(chosen), (call.grid, call.block)
+        parts, geometry, recorder = self._parts(chosen), (call.grid, call.block), recording.get()
+        if recorder is not None and parts.plan.asked:
+            recorder.decided(self.name)
         known = _given(parts.plan.kernel, call)
         kept = _Kept(call, args)
-        for count, number in enumerate(_run(parts.plan, parts.plan.steps, known)):
+        for count, number in enumerate(_Run(parts.plan, known, kept).steps(parts.plan.steps)):
             if count >= MOST:
                 raise LaunchError(f"`{self.name}`: the loops around its grid.sync() come to more than {MOST} launches")
             with on_stream(stream, args):
@@ -250,51 +256,61 @@ def _given(kernel: ir.Kernel, call: Call) -> dict[ir.Expr, ir.Expr]:
     return known
 
 
-def _run(plan: Plan, steps: Sequence[Step], known: dict[ir.Expr, ir.Expr]) -> Iterator[int]:
-    """The numbers of the parts in the order in which they run; `known` changes with the loops around them."""
-    for step in steps:
-        if isinstance(step, int):
-            yield step
-        elif isinstance(step, Choose):
-            yield from _run(plan, step.then if plan.value(step.stmt.condition, known) else step.otherwise, known)
+class _Run:
+    """The control flow around the barriers of a kernel. `known`: what it has come to, which changes as it goes on."""
+
+    def __init__(self, plan: Plan, known: dict[ir.Expr, ir.Expr], kept: _Kept) -> None:
+        self.plan, self.known, self.kept = plan, known, kept
+
+    def value(self, expr: ir.Expr) -> int:
+        """A number that decides; one that a part has found is read now."""
+        if isinstance(expr, ir.Var) and expr in self.plan.asked:
+            return self.kept.first(expr)
+        return self.plan.value(expr, self.known)
+
+    def put(self, values: Mapping[ir.Var, int]) -> None:
+        self.known.update({v: integer(n, v.type) for v, n in values.items()})
+
+    def steps(self, steps: Sequence[Step]) -> Iterator[int]:
+        """The numbers of the parts in the order in which they run, each before it does."""
+        for step in steps:
+            if isinstance(step, int):
+                yield step
+            elif isinstance(step, Choose):
+                yield from self.steps(step.then if self.value(step.stmt.condition) else step.otherwise)
+            else:
+                yield from self.repeated(step)
+
+    def repeated(self, step: Repeat) -> Iterator[int]:
+        loop = step.loop
+        carried = [c for c in loop.carried if c.var not in self.plan.kept]
+        self.put({c.var: self.value(c.init) for c in carried})
+        count = 0
+        if isinstance(loop, ir.For):
+            for number in self.counted(loop):
+                self.put({loop.var: number})
+                yield from self.iteration(step, carried)
         else:
-            yield from _repeated(plan, step, known)
+            while True:
+                self.put({} if loop.counter is None else {loop.counter: count})
+                yield from self.steps(step.header)
+                if not self.value(loop.condition):
+                    break
+                yield from self.iteration(step, carried)
+                count += 1
+            self.put({} if loop.count is None else {loop.count: count})
+        self.put({c.result: self.value(c.var) for c in carried})
 
+    def iteration(self, step: Repeat, carried: Sequence[ir.Carried]) -> Iterator[int]:
+        yield from self.steps(step.steps)
+        self.put({c.var: value for c, value in [(c, self.value(c.next)) for c in carried]})
 
-def _repeated(plan: Plan, step: Repeat, known: dict[ir.Expr, ir.Expr]) -> Iterator[int]:
-    loop = step.loop
-    carried = [c for c in loop.carried if c.var not in plan.kept]
-
-    def put(values: Mapping[ir.Var, int]) -> None:
-        known.update({v: integer(n, v.type) for v, n in values.items()})
-
-    put({c.var: plan.value(c.init, known) for c in carried})
-    count = 0
-    for turn in _turns(plan, loop, known):
-        put(turn)
-        yield from _run(plan, step.steps, known)
-        put({c.var: value for c, value in [(c, plan.value(c.next, known)) for c in carried]})
-        count += 1
-    put({c.result: plan.value(c.var, known) for c in carried})
-    if isinstance(loop, ir.While) and loop.count is not None:
-        put({loop.count: count})
-
-
-def _turns(plan: Plan, loop: ir.For | ir.While, known: Mapping[ir.Expr, ir.Expr]) -> Iterator[dict[ir.Var, int]]:
-    """What a loop counts, in each iteration."""
-    if isinstance(loop, ir.For):
-        start, stop, step = (plan.value(e, known) for e in (loop.start, loop.stop, loop.step))
-        if step == 0 or (step < 0 and not isinstance(loop.step, ir.Constant)):
-            raise LaunchError(f"`{plan.kernel.name}`: a loop ({loop.span}) that counts up by {step} would not end")
-        yield from ({loop.var: k} for k in range(start, stop, step))
-        return
-    done = 0
-    while True:
-        counted = {} if loop.counter is None else {loop.counter: done}
-        if not plan.value(loop.condition, {**known, **{v: integer(n, v.type) for v, n in counted.items()}}):
-            return
-        yield counted
-        done += 1
+    def counted(self, loop: ir.For) -> Iterable[int]:
+        """What a loop counts."""
+        start, stop, by = (self.value(e) for e in (loop.start, loop.stop, loop.step))
+        if by == 0 or (by < 0 and not isinstance(loop.step, ir.Constant)):
+            raise LaunchError(f"`{self.plan.kernel.name}`: a loop ({loop.span}) that counts up by {by} would not end")
+        return range(start, stop, by)
 
 
 class _Kept:
@@ -306,6 +322,10 @@ class _Kept:
         self.active = any(a.kind in SHADOWED for a in call.bound.arguments)
         self.width = max((len(a.shadows) for a in args if isinstance(a, BatchDuplicated)), default=0)
         self.made: dict[ir.Var, Any] = {}
+
+    def first(self, var: ir.Var) -> int:
+        """What the first thread has kept: all have the same."""
+        return int(self.array(var)[0])
 
     def array(self, var: ir.Var) -> Any:
         if var not in self.made:

@@ -5,7 +5,7 @@ Each launch keeps what its reverse will read, and the reverses run from last to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -28,20 +28,22 @@ class _Way:
     stages: tuple[pipeline.Stage, ...]
 
 
-def forward_all(plans: Sequence[Planned], push: Callable[[Kernel, Call], Any]) -> None:
+def forward_all(plans: Iterable[Planned], push: Callable[[Kernel, Call], Any]) -> None:
     """Makes the launches, with tangents by `push` where an argument is active."""
     for plan in plans:
         _bound(plan, push, _launched)
 
 
-def reverse_all(plans: Sequence[Planned]) -> None:
+def reverse_all(plans: Iterable[Planned], known: bool) -> None:
     """Makes the launches, then accumulates into the shadows of their arguments. What a reverse will read, and a later launch might write,
-    is copied, once for each launch; a tape does so only where one does. Refuses what cannot be differentiated before anything is
-    launched."""
-    for plan in {plan.kernel: plan for plan in plans[::-1]}.values():
-        _bound(plan, _way, lambda chosen, call: None)
-    saved = [_bound(plan, _saved, _launched) for plan in plans]
-    for plan, kept in zip(plans[::-1], saved[::-1], strict=True):
+    is copied, once for each launch; a tape does so only where one does. What cannot be differentiated is refused before anything is
+    launched where it is `known` what will be, else before the launch that it is."""
+    if known:
+        plans = list(plans)
+        for plan in {plan.kernel: plan for plan in plans[::-1]}.values():
+            _bound(plan, _way, lambda chosen, call: None)
+    saved = [(plan, _bound(plan, _saved, _launched)) for plan in plans]
+    for plan, kept in saved[::-1]:
         if kept is None:
             continue
         way, call, state = kept

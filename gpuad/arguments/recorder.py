@@ -22,6 +22,9 @@ class Recorder(Protocol):
     def launch(self, kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it."""
 
+    def decided(self, name: str) -> None:
+        """Notes that data have decided, within a call of the kernel, which launches came."""
+
     def rule(self, rule: Any, arguments: Mapping[str, Any], regions: Mapping[str, Any]) -> None:
         """Records a call of a rule and makes it. `regions`: of arrays of which less is touched than all."""
 

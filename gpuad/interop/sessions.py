@@ -79,6 +79,9 @@ class Running:
             plain = (FlatArguments if type(args) is FlatArguments else tuple)(map(_plain, args))
             kernel(grid, block, plain, shared_mem=shared_mem, stream=stream)
 
+    def decided(self, name: str) -> None:
+        """Nothing is repeated."""
+
     def rule(self, rule: Any, arguments: Mapping[str, Any], regions: Mapping[str, Any]) -> None:
         """Runs a rule."""
         with unrecorded():

@@ -5,9 +5,10 @@
 
 A launch ends when all of its blocks have, which is what the barrier waits for. So the kernel's own control flow around its barriers is run
 outside of it, and what it says between two of them is a *part*, a kernel without such barriers: everything that holds for kernels holds for
-each. That control flow must be decided by whole numbers of the call alone, those of `host`: parameters, blockDim and gridDim, counters of
-loops that are run there, and what such loops carry that is made of these (which of two pointers is `u`). Its values are parameters of the
-parts, or, where a part only asks which one of several it is, *fixed*: there is a kernel for each.
+each. What decides that control flow is known there where it is made of whole numbers of the call alone, those of `host`: parameters,
+blockDim and gridDim, counters of loops that are run there, and what such loops carry that is made of these (which of two pointers is `u`).
+Its values are parameters of the parts, or, where a part only asks which one of several it is, *fixed*: there is a kernel for each. What
+memory decides, alike for all threads, is *asked*: a part finds it, and it is read when that part has run.
 
 What a thread knows from an earlier part is computed again where it is made of the thread's index, parameters, and memory that the kernel
 does not write. All else it *keeps*: an array of the launch, with an element for each thread, is written at the end of the part that defines
@@ -22,6 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeGuard
 
+from ..analysis.uniformity import is_common, uniform
 from ..errors import UnsupportedError
 from ..ir import folding
 from ..ir import nodes as ir
@@ -30,9 +32,8 @@ from ..ir.types import BOOL, I32, I64, Scalar, Space
 from ..optimize.dead_code import tidy
 
 _REFUSED = (
-    "grid.sync() inside a {} ({}) that whole numbers of the call do not decide (parameters, gridDim, loops over these): gpuad runs the "
-    "kernel "
-    "as one launch between each two of its grid.sync(), and has to know how many; write it so, or split the kernel and decide in Python"
+    "grid.sync() inside a {} ({}) that is not known to be the same for all threads of the grid: each of them has to reach it; decide by "
+    "parameters, gridDim and what all threads read alike from memory, or split the kernel there into two launches"
 )
 _LOCAL = (
     "the array `{}` of each thread is used on both sides of grid.sync(), where gpuad ends one launch and begins another; keep it in an "
@@ -43,10 +44,11 @@ _LOCAL = (
 
 @dataclass(frozen=True)
 class Repeat:
-    """A loop around barriers."""
+    """A loop around barriers. `header`: what finds out whether there is another iteration, if that is not known without."""
 
     loop: ir.For | ir.While
     steps: tuple[Step, ...]
+    header: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,15 @@ class Part:
 @dataclass(frozen=True)
 class Plan:
     """A kernel as parts. `host`: variables that are known outside of the parts; `tags`: those of them that are one of a few numbers, as
-    which of two pointers it is; `lets`: what others are that are made of them; `kept`: for each variable that is kept, as which."""
+    which of two pointers it is; `asked`: what parts find that decides what runs; `lets`: what others are that are made of known ones;
+    `kept`: for each variable that is kept, as which."""
 
     kernel: ir.Kernel
     steps: tuple[Step, ...]
     parts: tuple[Part, ...]
     host: frozenset[ir.Var]
     tags: frozenset[ir.Var]
+    asked: frozenset[ir.Var]
     lets: Mapping[ir.Var, ir.Expr]
     kept: Mapping[ir.Var, ir.Var]
     written: frozenset[ir.Buffer]
@@ -146,7 +150,8 @@ def plan_of(kernel: ir.Kernel, numbers: Iterable[ir.Var]) -> Plan:
     planner.keep()
     parts, host = tuple(planner.parts), frozenset(planner.host)
     tags = frozenset(planner.tags)
-    return Plan(kernel, _without_idle(steps, parts), parts, host, tags, planner.lets, planner.kept, planner.written)
+    asked = frozenset(planner.asked)
+    return Plan(kernel, _without_idle(steps, parts), parts, host, tags, asked, planner.lets, planner.kept, planner.written)
 
 
 # --- what is known where ----------------------------------------------------------------------------------------------------------------
@@ -156,7 +161,9 @@ class _Planner:
     def __init__(self, kernel: ir.Kernel, numbers: frozenset[ir.Var]) -> None:
         self.kernel = kernel
         self.host = set(numbers)
+        self.names, self.common = Names(kernel), uniform(kernel, grid=True)
         self.tags: set[ir.Var] = set()
+        self.asked: set[ir.Var] = set()
         self.lets: dict[ir.Var, ir.Expr] = {}
         self.parts: list[Part] = []
         self.where: dict[ir.Var, tuple[int, ir.Stmt]] = {}
@@ -197,30 +204,36 @@ class _Planner:
 
     def control(self, stmt: ir.Stmt, before: list[Step], repeated: bool) -> Iterator[Step]:
         """What is done in the place of a control statement around barriers; what it carries is kept from `before` it on."""
+        more: list[Step] = []
+        first = before if before and isinstance(before[-1], int) else more
         if isinstance(stmt, ir.If):
-            self.check(stmt, "condition", (stmt.condition,))
+            stmt = replace(stmt, condition=self.settled(stmt, "condition", stmt.condition, first, repeated))
             then, otherwise = list(self.steps(stmt.then, repeated)), list(self.steps(stmt.otherwise, repeated))
             for m in stmt.merges:
                 self.keep_as(m.var, m.var)
                 self.at_end(then, m.var, m.then, repeated)
                 self.at_end(otherwise, m.var, m.otherwise, repeated)
+            yield from more
             yield Choose(stmt, tuple(then), tuple(otherwise))
             return
         assert isinstance(stmt, ir.For | ir.While)
         outside = self.carried_outside(stmt)
         self.note_tags([c for c in stmt.carried if c.var in outside])
-        more: list[Step] = []
         for c in stmt.carried:
             if c.var not in outside:
                 self.keep_as(c.var, c.var)
                 self.keep_as(c.result, c.var)
-                self.at_end(before if before and isinstance(before[-1], int) else more, c.var, c.init, repeated)
+                self.at_end(first, c.var, c.init, repeated)
         self.host.update(v for v in heads_of(stmt) if v not in self.kept)
-        if isinstance(stmt, ir.While):
-            self.lets |= {s.var: s.value for s in stmt.header if isinstance(s, ir.Let)}
-            self.host |= {s.var for s in stmt.header if isinstance(s, ir.Let) and self.is_known(s.value)}
-        bounds = (stmt.start, stmt.stop, stmt.step) if isinstance(stmt, ir.For) else (stmt.condition,)
-        self.check(stmt, "loop", bounds)
+        header: list[Step] = []
+        if isinstance(stmt, ir.For):
+            bounds = [self.settled(stmt, "loop", e, first, repeated) for e in (stmt.start, stmt.stop, stmt.step)]
+            stmt = replace(stmt, start=bounds[0], stop=bounds[1], step=bounds[2])
+        else:
+            header = list(self.steps(stmt.header, True))
+            condition = self.settled(stmt, "loop", stmt.condition, header, True)
+            header = header if condition in self.asked else []
+            stmt = replace(stmt, condition=condition)
         body = list(self.steps(stmt.body, True))
         for c in stmt.carried:
             if c.var not in outside:
@@ -229,7 +242,7 @@ class _Planner:
         if isinstance(stmt, ir.While) and stmt.count is not None:
             self.host.add(stmt.count)
         yield from more
-        yield Repeat(stmt, tuple(body))
+        yield Repeat(stmt, tuple(body), tuple(header))
 
     def carried_outside(self, loop: ir.For | ir.While) -> frozenset[ir.Var]:
         """What a loop carries that is known outside of the parts: whole numbers that are made of such."""
@@ -253,12 +266,19 @@ class _Planner:
     def is_known(self, expr: ir.Expr) -> bool:
         return _is_known(expr, self.host, self.lets)
 
-    def check(self, stmt: ir.Stmt, what: str, steering: Iterable[ir.Expr]) -> None:
-        if all(self.is_known(e) for e in steering) and not _reads(stmt):
-            return
-        barrier = grid_barrier((stmt,))
-        assert barrier is not None
-        raise UnsupportedError(_REFUSED.format(what, f"at {stmt.span}"), barrier.span)
+    def settled(self, stmt: ir.Stmt, what: str, expr: ir.Expr, steps: list[Step], repeated: bool) -> ir.Expr:
+        """What decides a control statement: as it stands where it is known, else as the last of some parts finds it."""
+        if self.is_known(expr):
+            return expr
+        if not is_common(expr, self.common):
+            barrier = grid_barrier((stmt,))
+            assert barrier is not None
+            raise UnsupportedError(_REFUSED.format(what, f"at {stmt.span}"), barrier.span)
+        asked = self.names.var("asked", expr.type)
+        self.asked.add(asked)
+        self.keep_as(asked, asked)
+        self.at_end(steps, asked, expr, repeated)
+        return asked
 
     # what threads keep
 
@@ -314,11 +334,6 @@ def _own_blocks(loop: ir.For | ir.While) -> tuple[ir.Block, ...]:
     return (loop.body,) if isinstance(loop, ir.For) else (loop.header, loop.body)
 
 
-def _reads(stmt: ir.Stmt) -> bool:
-    """Whether the condition of a loop reads memory."""
-    return isinstance(stmt, ir.While) and any(isinstance(s, ir.Load) for s in stmt.header)
-
-
 def _is_one_of(expr: ir.Expr, tags: Collection[ir.Var]) -> bool:
     """Whether an expression is a constant or one of the variables, whatever decides which."""
     if isinstance(expr, ir.Select):
@@ -370,7 +385,7 @@ def _without_idle(steps: tuple[Step, ...], parts: tuple[Part, ...]) -> tuple[Ste
     found: list[Step] = []
     for step in steps:
         if isinstance(step, Repeat):
-            found.append(replace(step, steps=_without_idle(step.steps, parts)))
+            found.append(replace(step, steps=_without_idle(step.steps, parts), header=_without_idle(step.header, parts)))
         elif isinstance(step, Choose):
             found.append(replace(step, then=_without_idle(step.then, parts), otherwise=_without_idle(step.otherwise, parts)))
         elif parts[step].keeps or any(map(_has_effect, walk_stmts(tuple(parts[step].body)))):

@@ -114,6 +114,7 @@ class Tape(Reversing, LaunchRecording):
         self.words: dict[Any, Any] = {}
         self._lease: object = None
         self._begun = self._seconds = 0.0
+        self._decided = ""  # a kernel of which data have decided what it launches
         self._supposed: tuple[tuple[object, ...], Prospects] | None = None
         self.joint: Joint | None = None  # the other processes that take part in the recording
         saved = Arena(partial(self._bytes, kind=Kind.saved)) if within is None else within.saved
@@ -174,6 +175,7 @@ class Tape(Reversing, LaunchRecording):
             known.refuse_open(inside=outer is self)
             self._leave()
             self._entries[_ENTRY] = entry
+        self._decided = ""
         self.memory.begin()  # while what it had recorded is still there, for who listens
         self.state = "interrupted before the recording began"  # what it had recorded is changed from here on
         self.store.forget()
@@ -365,6 +367,7 @@ class Tape(Reversing, LaunchRecording):
         if self.state not in ("recorded", _REVERSED, _REPLAYED) or self.steps is None:
             known = self.state if self.steps is not None else "the recording of a program one of whose calls was refused"
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
+        self._refuse_decided("a graph")
         if self.within is not None:
             self.within.refuse_scripted("a graph")
         if self.joint is not None:
@@ -382,6 +385,14 @@ class Tape(Reversing, LaunchRecording):
         tape = Captured(read, self._streams, *executors, self._use_up, self._used_by, tuple(self._streams.sources.values()))
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
         return Graph(forward_parts(self.steps, redirected(self, self.steps)), reverse_parts(plan, pairs), plan, tape)
+
+    def decided(self, name: str) -> None:
+        """Notes that data have decided, within a call of the kernel, which launches came."""
+        self._decided = name
+
+    def _refuse_decided(self, what: str) -> None:
+        if self._decided:
+            raise TapeError(f"data decide which launches `{self._decided}` is, between its grid.sync(): {what} would always make the same")
 
     def _use_up(self) -> object:
         """The tape's memory is about to be used by a graph; gives a token of this use."""
@@ -446,6 +457,7 @@ class Tape(Reversing, LaunchRecording):
         shadows, a kernel whose stacks get as deep as the data say, a rule whose reverse uses what cannot be written down.
         """
         self._require("recorded")
+        self._refuse_decided("a stored program")
         if self.store:
             raise TapeError("a program with arrays that are stored less exactly (store=) cannot be stored itself: record it without")
         if self.within is not None:

@@ -11,7 +11,7 @@ from launch_tools import EXECUTORS
 
 import gpuad
 from gpuad import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, pipeline
-from gpuad.errors import LaunchError, ShadowError, UnsupportedError
+from gpuad.errors import LaunchError, ShadowError, TapeError, UnsupportedError
 from gpuad.testing import check_gradient
 
 N = 24
@@ -64,6 +64,20 @@ BODIES = {
     "memory of the module": "b[i] *= weights[i % 4]; grid.sync(); a[i] += b[n - 1 - i] * weights[1];",
     "a struct": "Pair p = {a[i], b[i]}; a[i] = p.left * p.right; grid.sync(); p.left *= a[n - 1 - i]; grid.sync(); b[i] = p.left + "
     "p.right * r;",
+    "until memory says so": "double s = 0; while (b[0] > 0.1) { a[i] *= 1.1; s += b[0]; grid.sync(); b[i] *= 0.5 * c[i]; grid.sync(); } "
+    "a[i] *= s;",
+    "until a sum is small": "double s = 9; int k = 0; while (s > 5 && k < 20) { if (i == 0) { double t = 0; for (int j = 0; j < n; j++) "
+    "t += a[j] * a[j]; "
+    "b[0] = t; } grid.sync(); s = b[0]; grid.sync(); a[i] *= 0.8 + 0.001 * s; k++; } if (i > 0) b[i] *= s * k; grid.sync(); a[i] += b[n "
+    "- 1 - i];",
+    "a break": "for (int k = 0; k < 6; k++) { b[i] *= c[i] * 0.9; grid.sync(); if (b[1] < 0.5) break; a[i] += b[n - 1 - i] * k; "
+    "grid.sync(); }",
+    "a float that is counted": "for (double x = 0.05; x < 0.7; x += 0.1) { b[i] += a[n - 1 - i] * x; grid.sync(); a[i] *= b[i]; "
+    "grid.sync(); }",
+    "data": "double p = a[i]; grid.sync(); if (a[0] > 0.1) { b[i] *= p; grid.sync(); p = b[n - 1 - i]; } else p = 0; b[i] = p * c[i];",
+    "as many as data say": "int m = (int)(c[0] * 4); for (int k = m - 1; k < 2 * m; k += 1 + (c[1] > 5)) { a[i] *= r * k; grid.sync(); "
+    "b[i] += a[n - 1 - i]; "
+    "grid.sync(); }",
     "a row of the grid": "for (int j = grid.thread_rank(); j < n; j += grid.num_threads()) b[j] += a[j] * c[j]; grid.sync(); "
     "for (int j = grid.thread_rank(); j < n; j += grid.num_threads()) a[j] *= b[n - 1 - j];",
 }
@@ -111,7 +125,10 @@ def test_against_barriers_of_one_block(body: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["a loop", "what a loop carries", "pointers that change places", "sums of blocks", "additions"])
+RECORDED = ["a loop", "what a loop carries", "pointers that change places", "sums of blocks", "additions", "until a sum is small"]
+
+
+@pytest.mark.parametrize("name", RECORDED)
 def test_recorded(name: str) -> None:
     """On a tape, in another order of the blocks' work, a second time, and within a budget."""
     kernel = gpuad.kernel(text(BODIES[name]), "k")
@@ -132,6 +149,88 @@ def test_recorded(name: str) -> None:
         found = [*(pair.primal for pair in pairs), *(pair.shadow for pair in pairs), dr]
         for own, other in zip(found[3:], expected[3:], strict=True):
             np.testing.assert_allclose(own, other, rtol=1e-11, atol=1e-12)
+
+
+def test_data_that_decide() -> None:
+    """Another path is recorded when data say so; a graph and a stored program, which would repeat the first one, are refused."""
+    kernel, tape = gpuad.kernel(text(BODIES["until memory says so"]), "k"), gpuad.Tape()
+    arrays = [Duplicated(x, np.zeros(N)) for x in state()[:3]]
+    for first, seed in ((0.9, 1.0), (0.2, 2.0), (0.9, 1.0)):
+        c, a, b = (x.copy() for x in state()[:3])
+        b[0], c[0] = first, 1.0
+        expected = [np.zeros(N), np.full(N, seed), np.zeros(N)]
+        for pair, start in zip(arrays, (c, a, b), strict=True):
+            pair.primal[:], pair.shadow[:] = start, 0
+        gpuad.autodiff(kernel, 3, 8, (*map(Duplicated, (c, a, b), expected), np.int32(N), np.int32(3), 0.7))
+        with tape:
+            kernel[3, 8](*arrays, np.int32(N), np.int32(3), 0.7)
+        with pytest.raises(TapeError, match=r"data decide which launches `k` is, between its grid.sync.*: a graph would"):
+            tape.graph({arrays[1]: 1.0})
+        with pytest.raises(TapeError, match="a stored program would always make the same"):
+            tape.save("nowhere")
+        tape.reverse({arrays[1]: np.full(N, seed)})
+        for pair, own in zip(arrays, expected, strict=True):
+            np.testing.assert_allclose(pair.shadow, own, rtol=1e-12)
+
+
+SOLVER = """#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+#define EACH(i) for (int i = grid.thread_rank(); i < n; i += grid.size())
+__device__ double times(const double* k, const double* p, int i, int n) {
+  return (2 + k[i]) * p[i] - (i > 0 ? p[i - 1] : 0.0) - (i < n - 1 ? p[i + 1] : 0.0);
+}
+__device__ void dot(const double* a, const double* b, double* out, int n, const cg::grid_group& grid) {
+  extern __shared__ double part[];
+  double s = 0;
+  EACH(i) s += a[i] * b[i];
+  part[threadIdx.x] = s;
+  __syncthreads();
+  for (int h = blockDim.x / 2; h > 0; h >>= 1) {
+    if (threadIdx.x < h) part[threadIdx.x] += part[threadIdx.x + h];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) atomicAdd(out, part[0]);
+}
+extern "C" __global__ void solve(const double* k, const double* b, double* x, double* r, double* p, double* q, double* sums, int n) {
+  cg::grid_group grid = cg::this_grid();
+  EACH(i) { r[i] = b[i] - times(k, x, i, n); p[i] = r[i]; }
+  grid.sync();
+  dot(r, r, sums, n, grid);
+  grid.sync();
+  double now = sums[0];
+  for (int step = 0; now > 1e-22 && step < 200; step++) {
+    EACH(i) q[i] = times(k, p, i, n);
+    if (grid.thread_rank() == 0) sums[1] = sums[2] = 0.0;
+    grid.sync();
+    dot(p, q, sums + 1, n, grid);
+    grid.sync();
+    double a = now / sums[1];
+    EACH(i) { x[i] += a * p[i]; r[i] -= a * q[i]; }
+    grid.sync();
+    dot(r, r, sums + 2, n, grid);
+    grid.sync();
+    double beta = sums[2] / now;
+    now = sums[2];
+    EACH(i) p[i] = r[i] + beta * p[i];
+    grid.sync();
+  }
+}"""
+
+
+def test_conjugate_gradients() -> None:
+    """A solver in one kernel, until its residual is small: its gradient is that of the solution of the system."""
+    rng, n = np.random.default_rng(6), 50
+    k, b, w = rng.uniform(0.1, 1, n), rng.normal(size=n), rng.normal(size=n)
+    system = np.diag(2 + k) - np.eye(n, k=1) - np.eye(n, k=-1)
+    solution, adjoint = np.linalg.solve(system, b), np.linalg.solve(system, w)
+    kernel, arrays = gpuad.kernel(SOLVER, "solve"), [Duplicated(v) for v in (k, b, *(np.zeros(n) for _ in range(4)), np.zeros(3))]
+    with gpuad.Tape() as tape:
+        kernel[2, 16](*arrays, np.int32(n), shared_mem=128)
+    assert tape.explain().operations > 100
+    tape.reverse({arrays[2]: w})
+    np.testing.assert_allclose(arrays[2].primal, solution, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(arrays[1].shadow, adjoint, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(arrays[0].shadow, -adjoint * solution, rtol=1e-6, atol=1e-7)
 
 
 def test_only_what_is_needed_is_saved() -> None:
@@ -194,11 +293,8 @@ def test_an_array_that_is_left_out() -> None:
 # --- refused ----------------------------------------------------------------------------------------------------------------------------
 
 OUTSIDE = (
-    "grid.sync() inside a {} (at <source>:{}) that whole numbers of the call do not decide (parameters, gridDim, loops over these): "
-    "gpuad runs "
-    "the kernel as one launch between each two of its grid.sync(), and has to know how many; write it so, or split the kernel and "
-    "decide in "
-    "Python"
+    "grid.sync() inside a {} (at <source>:{}) that is not known to be the same for all threads of the grid: each of them has to reach it; "
+    "decide by parameters, gridDim and what all threads read alike from memory, or split the kernel there into two launches"
 )
 LOCAL = (
     "the array `u` of each thread is used on both sides of grid.sync(), where gpuad ends one launch and begins another; keep it in an "
@@ -206,26 +302,29 @@ LOCAL = (
     "of the launch, or declare one on each side"
 )
 REFUSED = {
-    "data": ("@if (a[0] > 1) { b[i] *= 2; ^grid.sync(); a[i] *= b[i]; }", "condition"),
+    "a thread's data": ("@if (a[i] > 1) { b[i] *= 2; ^grid.sync(); a[i] *= b[i]; }", "condition"),
     "a block's place": ("@if (blockIdx.x < 2) { b[i] *= 2; ^grid.sync(); a[i] *= b[i]; }", "condition"),
     "a thread's place": ("@if (threadIdx.x < 2) { b[i] *= 2; ^grid.sync(); a[i] *= b[i]; }", "condition"),
-    "a loop over data": ("@for (int k = 0; k < (int)a[0]; k++) { b[i] *= 2; ^grid.sync(); }", "loop"),
-    "until memory says so": ("@while (b[0] > r) { a[i] *= 2; ^grid.sync(); b[i] *= 0.5 * a[i]; grid.sync(); }", "loop"),
-    "a float that is counted": ("@for (double x = 0; x < r; x += 0.1) { b[i] *= 2; ^grid.sync(); }", "loop"),
-    "a break": ("@for (int k = 0; k < 4; k++) { b[i] *= 2; ^grid.sync(); if (b[0] > 3) break; }", "loop"),
+    "a row of its own": ("@for (int k = 0; k < i; k++) { b[i] *= 2; ^grid.sync(); }", "loop"),
+    "until a thread says so": ("@while (a[i] > r) { a[i] *= 0.5; ^grid.sync(); }", "loop"),
+    "an atomic's result": ("double x = atomicAdd(&b[0], 1.0); @if (x > 3) { ^grid.sync(); a[i] *= b[i]; }", "condition"),
+    "a block's memory": (
+        "__shared__ double s; s = a[blockIdx.x]; __syncthreads(); @if (s > 1) { ^grid.sync(); a[i] *= b[i]; }",
+        "condition",
+    ),
 }
 
 
 @pytest.mark.parametrize(("body", "what"), REFUSED.values(), ids=REFUSED)
 def test_how_many_launches_is_not_known(body: str, what: str) -> None:
     made = text(body.replace("@", "").replace("^", ""))
-    line = len(made.splitlines())
-    start = made.splitlines()[-1].index(body[:1] if body[0] not in "@^" else body.replace("@", "").replace("^", "")[:12]) + 1
+    line, first = len(made.splitlines()), made.splitlines()[-1].index(body.replace("@", "").replace("^", "")) + 1
+    start, place = first + body.index("@"), first + body.replace("@", "").index("^")
     with pytest.raises(UnsupportedError) as error:
         gpuad.kernel(made, "k")
     assert error.value.message == OUTSIDE.format(what, f"{line}:{start}")
     assert error.value.span is not None
-    assert (error.value.span.line, error.value.span.column) == (line, start + body.replace("@", "").index("^"))
+    assert (error.value.span.line, error.value.span.column) == (line, place)
 
 
 def test_arrays_of_threads() -> None:
