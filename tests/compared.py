@@ -1,4 +1,4 @@
-"""The tables of the README and of `docs/comparison.md` that compare gpuad with others, made from the newest records in
+"""The tables of the README and of pages of `docs` that compare gpuad with others, made from the newest records in
 `benchmarks/results`."""
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from benchmarks.physics.published import FIGURES
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 PUBLISHED = {"enzyme": "Enzyme", "tapenade": "Tapenade", "codipack": "CoDiPack", "jax": "JAX", "pytorch": "PyTorch"}
@@ -90,6 +92,30 @@ def distributed() -> str:
     for ranks, row in record["rows"].items():
         lines.append(f"| {int(ranks):,} | " + " | ".join("" if row[f"{c}_ms"] is None else f"{row[f'{c}_ms']:.2f}" for c in columns) + " |")
     return "\n".join(lines) + "\n"
+
+
+def physics() -> str:
+    """Gradients of physics programs, from the newest record of them; nothing where there is none."""
+    files = sorted(RESULTS.glob("physics-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))
+    if not files:
+        return ""
+    record = json.loads(files[-1].read_text(encoding="utf-8"))
+    lines = [
+        f"{heading(record)}, {record['compiler']}:\n",
+        "| program | after | primal, ms | gradient, ms | overhead | bytes | atomics |",
+        "|---|---|" + "---:|" * 5,
+    ]
+    for name, row in record["rows"].items():
+        sizes = ", ".join(f"{size} {n}" for size, n in row["sizes"].items())
+        times = f"{row['primal_ms']:.2f} | {row['gradient_ms']:.2f} | {row['overhead']:.2f}"
+        lines.append(f"| {name.replace('_', ' ')}, {sizes} | {row['like']} | {times} | {row['bytes']:,} | {row['atomics']:,} |")
+    return "\n".join(lines) + "\n"
+
+
+def published() -> str:
+    """What others publish of physics programs."""
+    rows = "".join(f"| {f.tool} | {f.programs} | {f.says} | {f.where} |\n" for f in FIGURES)
+    return f"| | programs | what is said | where |\n|---|---|---|---|\n{rows}"
 
 
 def budgets() -> tuple[str, Path | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,14 +145,16 @@ def _launch(case: Case, sizes: dict[str, int], known: dict[str, Any]) -> Launch:
 
 
 def counted(call: pipeline.Call, kernel: ir.Kernel, args: list[Any], grid: Any) -> int:
-    """How many atomic additions a launch executes: by the kernel with a count beside each of them."""
+    """How many atomic additions a launch executes: by the kernel with a count beside each of them. A sum over a block is one of them."""
     names = Names(kernel)
     count = names.buffer("count", F64)
 
     def beside(stmt: ir.Stmt) -> ir.Block | None:
-        if not isinstance(stmt, ir.Accumulate | ir.Atomic | ir.Take) or getattr(stmt, "how", ir.How.ATOMIC) is ir.How.PLAIN:
+        how = getattr(stmt, "how", ir.How.ATOMIC)
+        if not isinstance(stmt, ir.Accumulate | ir.Atomic | ir.Take) or how is ir.How.PLAIN:
             return None
-        return stmt, ir.Accumulate(count, b.zero(I32), b.const(1.0, F64), getattr(stmt, "how", ir.How.ATOMIC))
+        share = 1.0 / math.prod(call.block) if how is ir.How.REDUCED else 1.0
+        return stmt, ir.Accumulate(count, b.zero(I32), b.const(share, F64), how)
 
     def counting(one: ir.Kernel) -> ir.Kernel:
         in_rows = counting(one.in_rows) if one.in_rows is not None else None
@@ -159,4 +162,4 @@ def counted(call: pipeline.Call, kernel: ir.Kernel, args: list[Any], grid: Any) 
 
     total = np.zeros(1)
     call.run(counting(kernel), [*args, Memory(total)], grid)
-    return int(total[0])
+    return round(total[0])

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from compared import adjoints, budgets, distributed, gradbench, short, whole
+from compared import adjoints, budgets, distributed, gradbench, physics, published, short, whole
 from drawing import drawn
 from snippets import PAGES
 from test_architecture import FLOORS, modules
@@ -92,6 +92,11 @@ def test_the_adjoints_by_hand(request: pytest.FixtureRequest) -> None:
 
 def test_the_ranks(request: pytest.FixtureRequest) -> None:
     printed("docs/how-to/distributed.md", "scale", distributed(), request.config.getoption("--update-golden"))
+
+
+def test_the_physics_programs(request: pytest.FixtureRequest) -> None:
+    printed("docs/physics.md", "physics", physics(), request.config.getoption("--update-golden"))
+    printed("docs/physics.md", "published", published(), request.config.getoption("--update-golden"))
 
 
 def test_the_budgets(request: pytest.FixtureRequest) -> None:
