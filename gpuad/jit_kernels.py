@@ -99,7 +99,7 @@ class JitKernel(Family):
             own = [reached(arg) if _is_array(_opened(arg)) and _opened(arg).size else arg for arg in args]
         return Planned(concrete, grid, block, [*own, *(values[n] for n in concrete.numbers)], shared_mem, stream)
 
-    def directions(self, given: Sequence[Any]) -> list[Any]:
+    def directions(self, given: Sequence[Any], chosen: Kernel) -> list[Any]:
         """Tangents of a call's arguments as those of the launch that it means."""
         return [reached(d) if isinstance(d, Duplicated) else d for d in given]
 

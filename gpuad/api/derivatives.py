@@ -18,7 +18,6 @@ from ..pipeline.adjoint import Tangent
 from .argument_flattening import FlatArguments, library_of, on_stream
 from .call_replay import CallKey, replay_call
 from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
-from .grid_kernels import GridKernel
 from .grid_launches import forward_all, reverse_all
 from .kernels import Family, Kernel, Planned, pattern_of
 from .launch_plan import LaunchPlan, exactly, launch_plan_of, once, reverse_launches, run_again, tangent_launches
@@ -51,7 +50,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     if not isinstance(mode, Mode):
         raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
-    if isinstance(family, GridKernel):
+    if family.in_parts:
         plans = family.launches(*call, **keywords)
         if mode is Reverse:
             reverse_all(plans, known=not family.is_decided_by_data(*call, **keywords))
@@ -144,7 +143,7 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
     plan = family.planned(*own, **keywords)
     if plan is None:
         return
-    given = directions if type(directions) is FlatArguments else family.directions(directions)
+    given = directions if type(directions) is FlatArguments else family.directions(directions, plan.kernel)
     with plan.kernel.room(), on_stream(plan.stream, plan.args):
         made = [*given, *[None] * (len(plan.args) - len(given))] if plan.kernel is not family else given
         _hvp(plan.kernel.suited(plan.args, plan.shared_mem), plan, made)
@@ -205,9 +204,10 @@ def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_me
     from ..runtime.reference import Reference
 
     family: Family = kernel(k)
-    if isinstance(family, GridKernel):
+    if family.in_parts:
         with pipeline.executor_for_tests(Reference()):
-            family(grid, block, args, shared_mem=shared_mem, stream=stream)
+            for part in family.launches(grid, block, args, shared_mem=shared_mem, stream=stream):
+                part.kernel(part.grid, part.block, part.args, shared_mem=part.shared_mem, stream=part.stream)
         return
     plan = family.planned(grid, block, args, shared_mem=shared_mem, stream=stream)
     if plan is None:

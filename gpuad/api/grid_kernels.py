@@ -83,6 +83,8 @@ class GridKernel(Family):
     """A CUDA kernel with `grid.sync()`. It is launched and differentiated like a `Kernel`, by `kernel[grid, block](*args)`, in tapes, and
     by `gpuad.autodiff`; each call is one launch for each part of it."""
 
+    in_parts = True
+
     def __init__(
         self, file: SourceFile, function: Function, options: Sequence[str] = (), raw: Any = None, module: ModuleMemory | None = None
     ) -> None:

@@ -7,7 +7,7 @@ their numbers only, and those decide between a few prepared variants.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -57,6 +57,7 @@ class Family:
     """What is called like one kernel and becomes one by the types of its arguments. `name`: for messages."""
 
     name: str
+    in_parts = False  # a call is several launches: `launches` gives them
 
     def planned(self, *call: Any, **keywords: Any) -> Planned | None:
         """The kernel and the launch that a call means, outputs included; None if there is nothing to do. Raises as the call would."""
@@ -66,11 +67,19 @@ class Family:
         """A call, and what is to be done with it, as an earlier one is looked up by; None if none is. Raises as the call would."""
         return None
 
-    def directions(self, given: Sequence[Any]) -> list[Any]:
-        """Tangents of a call's arguments as those of the launch that it means."""
+    def launches(self, *call: Any, **keywords: Any) -> Iterator[Planned]:
+        """The launches of a call that is several."""
+        raise NotImplementedError
+
+    def is_decided_by_data(self, *call: Any, **keywords: Any) -> bool:
+        """Whether data that a launch of a call that is several finds decide which launches follow."""
+        return False
+
+    def directions(self, given: Sequence[Any], chosen: Kernel) -> list[Any]:
+        """Tangents of a call's arguments as those of the launch of the kernel that it becomes."""
         return list(given)
 
-    def annotated(self, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def annotated(self, chosen: Kernel, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Annotations of the parameters as those of the kernel that a call becomes."""
         return positional, by_name
 

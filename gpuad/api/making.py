@@ -9,14 +9,11 @@ from typing import Any, overload
 from ..deferred_import import import_registered
 from ..errors import LaunchError
 from ..frontend.cuda import parse
-from ..ir.lists import has_lists
-from ..ir.textures import has_textures
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
+from .expanded_kernels import ExpandedKernel, is_expanded
 from .grid_kernels import GridKernel, has_grid_barrier
 from .kernels import BoundLaunch, Family, Kernel
-from .list_kernels import ListKernel
-from .texture_kernels import TextureKernel
 
 _families: list[Callable[[Any], Family | None]] = []
 
@@ -44,7 +41,7 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
     `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
     UnsupportedError (with file, line and column) for what gpuad cannot represent.
     """
-    if isinstance(source, Kernel | ListKernel | GridKernel | TextureKernel) and name is not None:
+    if isinstance(source, Kernel | ExpandedKernel | GridKernel) and name is not None:
         return _made(source.file, name, source.options, source.raw, source.module)
     if isinstance(source, Family):
         return source
@@ -65,10 +62,8 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
 def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, module: ModuleMemory | None = None) -> Family:
     """A kernel of a text."""
     function = parse(file, options=tuple(options)).kernel(name)
-    if has_lists(function):
-        return ListKernel(file, name, options, raw, module)
-    if has_textures(function):
-        return TextureKernel(file, name, options, raw, module)
+    if is_expanded(function):
+        return ExpandedKernel(file, function, options, raw, module)
     if has_grid_barrier(function):
         return GridKernel(file, function, options, raw, module)
     return Kernel(file, name, options, raw, module)

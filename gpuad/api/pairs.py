@@ -164,7 +164,7 @@ def _thunk_of_family(
         if plan is None:
             raise LaunchError(f"`{family.name}`: no element, so there is nothing to differentiate")
         if plan.kernel not in pairs:
-            positional, named = family.annotated(annotations, by_name)
+            positional, named = family.annotated(plan.kernel, annotations, by_name)
             pairs[plan.kernel] = autodiff_thunk(plan.kernel, *positional, not_overwritten=not_overwritten, **named)
         return plan
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..api import CallKey, Family, Past, Planned, on_stream
+from ..api import CallKey, Family, Kernel, Past, Planned, on_stream
 from ..errors import CompileError, UnsupportedError
 from ..frontend.elementwise import ElementwiseSpec, Texts, elementwise_source, fence, parse_parameters
 from ..frontend.elementwise.text import Argument
@@ -110,7 +110,7 @@ class ElementwiseKernel(Family):
         with on_stream(stream, args):
             return self._prepared(args, size, stream)[1]
 
-    def directions(self, given: Sequence[Any]) -> list[Any]:
+    def directions(self, given: Sequence[Any], chosen: Kernel) -> list[Any]:
         """Tangents of a call's arguments as those of the launch that it means."""
         return directions(given)
 

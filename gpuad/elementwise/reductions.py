@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..api import CallKey, Family, Past, Planned, on_stream, plain
+from ..api import CallKey, Family, Kernel, Past, Planned, on_stream, plain
 from ..errors import UnsupportedError
 from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
 from ..frontend.elementwise.text import Argument
@@ -107,7 +107,7 @@ class ReductionKernel(Family):
         with on_stream(stream, args):
             return self._prepared(args, out, axis, keepdims, stream)[1]
 
-    def directions(self, given: Sequence[Any]) -> list[Any]:
+    def directions(self, given: Sequence[Any], chosen: Kernel) -> list[Any]:
         """Tangents of a call's arguments as those of the launch that it means."""
         return directions(given)
 

@@ -16,11 +16,6 @@ def is_list(declaration: Declaration) -> bool:
     return points_to_pointers(declaration.type)
 
 
-def has_lists(function: Function) -> bool:
-    """Whether a kernel takes lists of arrays."""
-    return any(map(is_list, function.parameters))
-
-
 def with_lists(function: Function, lengths: Mapping[str, int]) -> Function:
     """The kernel for lists of so many arrays, by the names of its parameters: `rows_0`, `rows_1` and so on in the place of `rows`."""
     taken = {d.name for d in function.parameters}

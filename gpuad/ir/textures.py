@@ -32,11 +32,6 @@ def is_texture(declaration: Declaration) -> bool:
     return isinstance(declaration.type, Struct) and declaration.type.name == _STRUCT
 
 
-def has_textures(function: Function) -> bool:
-    """Whether a kernel takes textures."""
-    return any(map(is_texture, function.parameters))
-
-
 def with_textures(function: Function, readings: Mapping[str, Reading]) -> Function:
     """The kernel for textures that are read so, by the names of its parameters: an array of the same name, and `tex_width`, `tex_height`
     and `tex_depth`, in the place of `tex`."""

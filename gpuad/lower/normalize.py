@@ -56,8 +56,8 @@ def normalize(function: surface.Function, aliases: Aliases = NONE) -> Kernel:
 
 
 _GRID = (
-    "grid.sync() is supported in kernels that gpuad.kernel makes of CUDA text, a file, a RawKernel or a RawModule, and not where they take "
-    "lists of arrays; split the kernel there into two launches"
+    "grid.sync() is supported in kernels that gpuad.kernel makes of CUDA text, a file, a RawKernel or a RawModule; split the kernel there "
+    "into two launches"
 )
 
 

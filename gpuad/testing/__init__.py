@@ -25,7 +25,7 @@ import numpy as np
 
 from .. import api
 from ..analysis.activity import activity, differentiable
-from ..api import Family, GridKernel, Kernel
+from ..api import ExpandedKernel, Family, GridKernel, Kernel
 from ..arguments import layouts
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import address, leaf_memory, namespace, resolve
@@ -125,6 +125,8 @@ def _launched(
     f: Any, args: Sequence[Any], grid: Any, block: Any, shared_mem: int, call: Mapping[str, Any]
 ) -> tuple[_Launch, tuple[Any, ...]]:
     """The launch and its arguments; kernels that are made for the types of a call become one here."""
+    if isinstance(f, ExpandedKernel) and grid is not None:
+        f, args = f.meant(args)
     if not isinstance(f, Family) or isinstance(f, Kernel | GridKernel):
         return _launch(f, grid, block, shared_mem), tuple(args)
     plan = f.planned(*args, **call) if grid is None else f.planned(grid, block, args, shared_mem=shared_mem, **call)

@@ -1,0 +1,168 @@
+"""Kernels of which a call makes one for what it passes: see `expansions`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..errors import LaunchError
+from ..ir.surface import Declaration, Function
+from ..memo import specialized
+from ..source import SourceFile
+from .argument_flattening import ModuleMemory
+from .expansions import EXPANSIONS, expansion
+from .explain import AdjointText
+from .grid_kernels import GridKernel, has_grid_barrier
+from .kernels import BoundLaunch, Family, Kernel, Planned
+
+Said = tuple[tuple[str, Hashable], ...]  # what a call says of the parameters that are expanded, by their names
+
+
+def is_expanded(function: Function) -> bool:
+    """Whether a kernel has such parameters."""
+    return any(map(expansion, function.parameters))
+
+
+class Expanded(Kernel):
+    """The kernel for calls that say the same."""
+
+    def __init__(self, function: Function, *where: Any) -> None:
+        self._function = function
+        super().__init__(*where)
+
+    def _read(self, name: str) -> Function:
+        return self._function
+
+
+class ExpandedKernel(Family):
+    """A CUDA kernel whose call passes lists of arrays, of `Duplicated` where they have shadows, or textures. It is launched and
+    differentiated like a `Kernel`:
+
+        gpuad.autodiff(blend, grid, block, ([Duplicated(a, da), Duplicated(b, db)], Duplicated(y, dy), n))
+        gpuad.autodiff(warp, grid, block, (Texture(Duplicated(image, dimage), filter="linear"), Duplicated(y, dy), n))
+    """
+
+    def __init__(
+        self, file: SourceFile, function: Function, options: Sequence[str] = (), raw: Any = None, module: ModuleMemory | None = None
+    ) -> None:
+        self.file, self.options, self.raw = file, tuple(options), raw
+        self.module = module or ModuleMemory(raw)
+        self.function, self.name = function, function.name
+        self.in_parts = has_grid_barrier(function)
+        self.specializations: dict[Any, Any] = {}
+        self._kinds = {d.name: kind for d in self.parameters if (kind := expansion(d)) is not None}
+        self._what = " and ".join(e.what for e in EXPANSIONS if e in self._kinds.values())
+
+    def __repr__(self) -> str:
+        return f"<gpuad kernel {self.name} of {self.file.name}, which takes {self._what}>"
+
+    @property
+    def source(self) -> str:
+        """The CUDA text."""
+        return self.file.text
+
+    @property
+    def parameters(self) -> tuple[Declaration, ...]:
+        """Declarations of the parameters, in order of the call."""
+        return self.function.parameters[: len(self.function.parameters) - len(self.function.globals)]
+
+    def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+        """Launches the kernel; inside of a tape it is recorded. Raises as a `Kernel` does."""
+        kernel, own = self.meant(args)
+        kernel(grid, block, own, shared_mem=shared_mem, stream=stream)
+
+    def __getitem__(self, geometry: Any) -> BoundLaunch:
+        """`kernel[grid, block](*args)`."""
+        if not isinstance(geometry, tuple) or len(geometry) != 2:
+            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args), with shared_mem=bytes as a keyword if it needs any")
+        return BoundLaunch(self, *geometry)
+
+    def meant(self, args: Sequence[Any]) -> tuple[Kernel | GridKernel, list[Any]]:
+        """The kernel that a call is one of, and its arguments."""
+        if not isinstance(args, tuple | list) or len(args) != len(self.parameters):
+            got = f"{len(args)}" if isinstance(args, tuple | list) else type(args).__name__
+            raise LaunchError(f"`{self.name}` takes {len(self.parameters)} arguments, got {got}. Nothing was launched.")
+        said: list[tuple[str, Hashable]] = []
+        for position, (declaration, arg) in enumerate(zip(self.parameters, args, strict=True)):
+            if (kind := self._kinds.get(declaration.name)) is not None:
+                which = f"parameter {position + 1} `{declaration.name}` of `{self.name}` ({declaration.span})"
+                said.append((declaration.name, kind.said(which, arg)))
+        return self._of(tuple(said)), self._flat(args, lambda name, arg: self._kinds[name].own(arg))
+
+    def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned | None:
+        """The kernel and the launch that a call means."""
+        kernel, own = self.meant(args)
+        if isinstance(kernel, GridKernel):
+            return kernel.planned(grid, block, own, shared_mem=shared_mem, stream=stream)
+        return Planned(kernel, grid, block, own, shared_mem, stream)
+
+    def launches(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Iterator[Planned]:
+        """The launches of a call of a kernel with `grid.sync()`."""
+        kernel, own = self.meant(args)
+        return kernel.launches(grid, block, own, shared_mem=shared_mem, stream=stream)
+
+    def is_decided_by_data(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> bool:
+        """Whether data that one of them finds decide which follow."""
+        kernel, own = self.meant(args)
+        return kernel.is_decided_by_data(grid, block, own, shared_mem=shared_mem, stream=stream)
+
+    def directions(self, given: Sequence[Any], chosen: Kernel) -> list[Any]:
+        """Tangents of a call's arguments as those of the launch; of what has none as many as there are arguments of it."""
+        counts = {name: self._kinds[name].count(said)[0] for name, said in self._said(chosen)}
+
+        def own(name: str, direction: Any) -> Sequence[Any]:
+            if direction is None:
+                return [None] * counts[name]
+            found = self._kinds[name].own(direction)
+            if len(found) != counts[name]:
+                raise LaunchError(f"`{self.name}`: `{name}` has {counts[name]} arrays, and {len(found)} directions. Nothing was launched.")
+            return found
+
+        if not isinstance(given, tuple | list) or len(given) != len(self.parameters):
+            raise LaunchError(
+                f"`{self.name}`: hvp takes a tuple of directions, one for each of the {len(self.parameters)} arguments, or None"
+            )
+        return self._flat(given, own)
+
+    def adjoint(
+        self, *annotations: Any, args: Sequence[Any] | None = None, grid: Any = None, block: Any = None, shared_mem: int = 0, **by_name: Any
+    ) -> AdjointText:
+        """The reverse kernel for calls like that with `args`, as `Kernel.adjoint` gives it; what annotates a list annotates each array in
+        it, what annotates a texture its array. With `grid` and `block` the text of this launch."""
+        if args is None:
+            raise LaunchError(f"`{self.name}` takes {self._what}: pass args=, which say what the kernel is made for")
+        kernel, own = self.meant(args)
+        if isinstance(kernel, GridKernel):
+            return kernel.adjoint()
+        _, named = self.annotated(kernel, annotations, by_name)
+        launch = {} if grid is None else {"grid": grid, "block": block, "args": own}
+        return kernel.adjoint(shared_mem=shared_mem, **launch, **named)
+
+    def annotated(self, chosen: Kernel, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """All by name: the kernel that a call becomes has more parameters."""
+        said, own, first = dict(self._said(chosen)), [d.name for d in chosen.parameters], 0
+        arrays: dict[str, list[str]] = {}
+        for declaration in self.parameters:
+            kind = self._kinds.get(declaration.name)
+            count, annotated = kind.count(said[declaration.name]) if kind is not None else (1, 1)
+            arrays[declaration.name] = own[first : first + annotated]
+            first += count
+        given = {**{d.name: a for d, a in zip(self.parameters, positional, strict=False)}, **by_name}
+        return (), {name: a for written, a in given.items() for name in arrays.get(written, [written])}
+
+    def _flat(self, args: Sequence[Any], own: Callable[[str, Any], Sequence[Any]]) -> list[Any]:
+        return [a for d, arg in zip(self.parameters, args, strict=True) for a in (own(d.name, arg) if d.name in self._kinds else (arg,))]
+
+    def _said(self, chosen: Kernel) -> Said:
+        """What the calls say that become this kernel."""
+        said: Said = next(said for (_, said), made in self.specializations.items() if made is chosen)
+        return said
+
+    @specialized
+    def _of(self, said: Said) -> Kernel | GridKernel:
+        function, values = self.function, dict(said)
+        for kind in EXPANSIONS:
+            function = kind.applied(function, {name: values[name] for name, own in self._kinds.items() if own is kind})
+        if self.in_parts:
+            return GridKernel(self.file, function, self.options, self.raw, self.module)
+        return Expanded(function, self.file, self.name, self.options, self.raw, self.module)

@@ -1,0 +1,94 @@
+"""Kernels whose call says more than types, of several kinds at once: lists of arrays, textures, barriers of the grid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuad
+from gpuad import Const, Duplicated, Texture
+from gpuad.errors import LaunchError, UnsupportedError
+from gpuad.testing import check_gradient
+
+N = 20
+HEAD = "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
+KERNELS = {
+    "textures and lists": (
+        "cudaTextureObject_t t, const float** rows, cudaTextureObject_t u, float* y, int n",
+        "if (i < n) y[i] += tex1D<float>(t, rows[0][i]) * rows[1][i] + tex1D<float>(u, y[i]);",
+    ),
+    "textures and barriers of the grid": (
+        "cudaTextureObject_t t, float* x, float* y, int n",
+        "if (i < n) x[i] *= tex1D<float>(t, x[i]); cg::this_grid().sync(); if (i < n) y[i] = x[(i + 1) % n] * x[i];",
+    ),
+    "lists and barriers of the grid": (
+        "float** rows, float* y, int n",
+        "if (i < n) rows[0][i] *= rows[1][i]; cg::this_grid().sync(); if (i < n) y[i] = rows[0][(i + 1) % n] * rows[1][i];",
+    ),
+    "all": (
+        "cudaTextureObject_t t, float** rows, float* y, int n",
+        "if (i < n) rows[0][i] *= rows[1][i] * tex1D<float>(t, y[i]); cg::this_grid().sync(); if (i < n) y[i] = rows[0][(i + 3) % n];",
+    ),
+}
+
+
+def kernel(parameters: str, body: str) -> Any:
+    line = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    return gpuad.kernel(f'{HEAD}extern "C" __global__ void k({parameters}) {{ {line} {body} }}', "k")
+
+
+def numbers(seed: int) -> Any:
+    return np.random.default_rng(seed).uniform(0.6, 0.9, N).astype(np.float32)
+
+
+def arguments(parameters: str) -> tuple[Any, ...]:
+    made: list[Any] = []
+    for number, name in enumerate(p.split()[-1] for p in parameters.split(", ")):
+        table = Texture(numbers(number), filter="linear")
+        made.append({"t": table, "u": table, "rows": [numbers(7), numbers(8)], "n": N}.get(name, numbers(number)))
+    return tuple(made)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_several_kinds(name: str) -> None:
+    parameters, body = KERNELS[name]
+    check_gradient(kernel(parameters, body), arguments(parameters), grid=2, block=16)
+
+
+def test_a_part_without_a_direction() -> None:
+    """None for a list stands for each of its arrays."""
+    product = gpuad.kernel(
+        'extern "C" __global__ void k(const double** r, double* y) { int i = threadIdx.x; y[i] *= y[i] * r[0][i] * r[1][i]; }', "k"
+    )
+    r, y, dot = [np.full(4, 2.0), np.full(4, 3.0)], Duplicated(np.full(4, 5.0), np.ones(4)), Duplicated(np.ones(4), np.zeros(4))
+    gpuad.hvp(product, 1, 4, (r, y), (None, dot))
+    np.testing.assert_array_equal(dot.primal, 60)
+    np.testing.assert_array_equal(dot.shadow, 12)
+    for directions, message in (((None,), "one for each of the 2 arguments"), (([None], dot), "`r` has 2 arrays, and 1 directions")):
+        with pytest.raises(LaunchError, match=message):
+            gpuad.hvp(product, 1, 4, (r, y), directions)
+
+
+def test_annotations_by_position() -> None:
+    """A split pair's, too, are those of the call's parameters, and not of the kernel's that it becomes."""
+    squares = gpuad.kernel(
+        'extern "C" __global__ void k(const double** r, double* w, double* y) { int i = threadIdx.x; y[i] = r[0][i] * r[1][i] * w[i]; }',
+        "k",
+    )
+    r, w, y = [Duplicated(np.full(4, k + 2.0)) for k in range(2)], np.full(4, 5.0), Duplicated(np.zeros(4), np.ones(4))
+    augmented, reverse = gpuad.autodiff_thunk(squares, Duplicated, Const, Duplicated)
+    saved = augmented(1, 4, (r, Const(w), y))
+    reverse(1, 4, (r, Const(w), y), saved)
+    np.testing.assert_array_equal(r[0].shadow, 15)
+    np.testing.assert_array_equal(r[1].shadow, 10)
+
+
+def test_there_is_no_one_launch_with_a_barrier_of_the_grid() -> None:
+    parameters, body = KERNELS["all"]
+    made = kernel(parameters, body)
+    with pytest.raises(UnsupportedError, match="one adjoint"):
+        made.adjoint(args=arguments(parameters))
+    assert len(list(made.launches(2, 16, arguments(parameters)))) == 2
+    assert "which takes textures and lists of arrays" in repr(made)
