@@ -27,6 +27,11 @@ KERNELS = {
         "float** rows, float* y, int n",
         "if (i < n) rows[0][i] *= rows[1][i]; cg::this_grid().sync(); if (i < n) y[i] = rows[0][(i + 1) % n] * rows[1][i];",
     ),
+    "lists in loops until memory says so": (
+        "float** rows, int* left, float* y, int n",
+        "auto g = cg::this_grid(); while (left[0] > 0) { g.sync(); if (i < n) rows[0][i] *= rows[1][i]; if (i == 0) left[0]--; g.sync(); } "
+        "if (i < n) y[i] = rows[0][(i + 1) % n];",
+    ),
     "all": (
         "cudaTextureObject_t t, float** rows, float* y, int n",
         "if (i < n) rows[0][i] *= rows[1][i] * tex1D<float>(t, y[i]); cg::this_grid().sync(); if (i < n) y[i] = rows[0][(i + 3) % n];",
@@ -47,7 +52,9 @@ def arguments(parameters: str) -> tuple[Any, ...]:
     made: list[Any] = []
     for number, name in enumerate(p.split()[-1] for p in parameters.split(", ")):
         table = Texture(numbers(number), filter="linear")
-        made.append({"t": table, "u": table, "rows": [numbers(7), numbers(8)], "n": N}.get(name, numbers(number)))
+        made.append(
+            {"t": table, "u": table, "rows": [numbers(7), numbers(8)], "n": N, "left": np.array([3], np.int32)}.get(name, numbers(number))
+        )
     return tuple(made)
 
 
