@@ -328,7 +328,9 @@ class _Entry:
         if self.strips:
             if self.inner is not None and self.inside is not None:
                 return [*self.row_values(), *self.split_strips(self.inner)]
-            return [*self.row_values(), *(self.full_strips() if self.straight else self.strip_loop())]
+            if not self.straight:
+                return [*self.row_values(), *self.strip_loop()]
+            return [*self.row_values(), *self.full_strips(), *self.by_themselves("gpuad_strip", "gpuad_to")]
         return self.row_by_row() if self.divided else self.line_loop()
 
     def row_by_row(self) -> list[str]:
@@ -411,28 +413,35 @@ class _Entry:
         ]
 
     def full_strips(self, function: str = "body", first: str = "gpuad_from", end: str = "gpuad_to") -> list[str]:
-        """The loop where the threads of a strip may run at once: compilers do best with strips of one length, and the rest by itself.
-        Strips are `first` to `end`, by this function; what is left of the row is too."""
-        marked = self.inner_in_order if function == "inner" else self.in_order
+        """Strips of one length, with which compilers do best, of threads `first` to `end` that may run at once."""
         return [
             f"long long gpuad_strip = {first};",
             f"for (; {end} - gpuad_strip >= {STRIP}; gpuad_strip += {STRIP}) {{",
-            *([f"{INDENT}GPUAD_INDEPENDENT"] if marked else []),
-            f"{INDENT}for (int gpuad_k = 0; gpuad_k < {STRIP}; ++gpuad_k) {{",
-            f"{INDENT * 2}const long long gpuad_x = gpuad_strip + gpuad_k;",
-            *(INDENT * 2 + line for line in (*self.zeros(), self.call(function), *self.parts("gpuad_k"))),
-            f"{INDENT}}}",
-            *(INDENT + line for line in self.added("gpuad_part", str(STRIP))),
+            *(INDENT + line for line in self.strip(function, str(STRIP))),
             "}",
-            *self.by_themselves("gpuad_strip", "gpuad_to"),
+        ]
+
+    def strip(self, function: str, count: str) -> list[str]:
+        """So many threads of a strip, and what they contribute."""
+        marked = self.inner_in_order if function == "inner" else self.in_order
+        return [
+            *(["GPUAD_INDEPENDENT"] if marked else []),
+            f"for (int gpuad_k = 0; gpuad_k < {count}; ++gpuad_k) {{",
+            f"{INDENT}const long long gpuad_x = gpuad_strip + gpuad_k;",
+            *(INDENT + line for line in (*self.zeros(), self.call(function), *self.parts("gpuad_k"))),
+            "}",
+            *self.added("gpuad_part", count),
         ]
 
     def split_strips(self, found: Inner) -> list[str]:
-        """Strips in the middle of the row, where all guards hold, and the threads on both sides of it by themselves."""
+        """Strips in the middle of the row, where all guards hold, the last of them as long as is left; the threads on both sides of it by
+        themselves."""
         return [
             *self.middle(found),
             *self.by_themselves("gpuad_from", "gpuad_low"),
             *self.full_strips("inner", "gpuad_low", "gpuad_high"),
+            *self.strip("inner", "gpuad_high - gpuad_strip"),
+            *self.by_themselves("gpuad_high", "gpuad_to"),
         ]
 
     def by_themselves(self, first: str, end: str) -> list[str]:
