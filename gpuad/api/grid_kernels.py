@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from ..analysis.activity import activity, connected, escapes
@@ -22,7 +23,7 @@ from ..errors import GpuadError, LaunchError, ShadowError, UnsupportedError
 from ..ir import nodes as ir
 from ..ir.dtypes import dtype_of
 from ..ir.folding import integer
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import map_expr, map_exprs, walk_stmts
 from ..ir.surface import Barrier, Declaration, Function, GridPart, walk
 from ..ir.types import I32, Pointer, Scalar, Space
 from ..lower.grid_parts import Choose, Plan, Repeat, Step, is_shared, kept_type, plan_of
@@ -36,6 +37,7 @@ from .explain import AdjointText
 from .kernels import SHADOWED, BoundLaunch, Family, Kernel, Planned, pattern_of
 
 MOST = 1 << 20  # launches of a call
+_FEW = 64  # blocks that are looked at one by one
 _ONE = "`{}` has grid.sync() and runs as several launches, so that {} of the whole is not there: {}. Nothing was launched."
 _OVERLAP = (
     "in a kernel with grid.sync() arrays that it writes have to be apart from all others, since what threads read before a barrier is read "
@@ -354,10 +356,26 @@ def _numbers_of(kernel: ir.Kernel, whole: ir.Kernel, known: Mapping[ir.Expr, ir.
 def _unfilled(plan: Plan, number: int, kernel: ir.Kernel, numbers: Numbers) -> ir.Load | ir.Accumulate | ir.Atomic | None:
     """The first read of shared memory of a part that another part, or the same one earlier, may have to have filled."""
     body = tuple(s for s in kernel.body if not is_shared(s))
-    loop = ir.For(ir.Var("once", I32, -1), ir.Constant(0, I32), ir.Constant(1, I32), ir.Constant(1, I32), body)
-    filled = {b: defines_before_use(replace(kernel, body=(loop,)), loop, b, numbers) for b in _lasting(plan, number, kernel)}
+    filled = {b: _fills(body, b, kernel, numbers) for b in _lasting(plan, number, kernel)}
     reading = (ir.Load, ir.Accumulate, ir.Atomic)
     return next((s for s in walk_stmts(body) if isinstance(s, reading) and not filled.get(s.buffer, True)), None)
+
+
+def _fills(body: ir.Block, buffer: ir.Buffer, kernel: ir.Kernel, numbers: Numbers) -> bool:
+    """Whether a block fills all that it reads of a shared array, whichever block it is, or each of a few blocks."""
+
+    def fills(block: Mapping[ir.Expr, ir.Expr]) -> bool:
+        own = map_exprs(body, lambda e: map_expr(e, lambda part: block.get(part, part))) if block else body
+        once = ir.For(ir.Var("once", I32, -1), ir.Constant(0, I32), ir.Constant(1, I32), ir.Constant(1, I32), own)
+        return defines_before_use(replace(kernel, body=(once,)), once, buffer, numbers)
+
+    x, y, z = numbers.grid
+    if fills({}):
+        return True
+    places = product(*(range(n) for n in (x, y, z))) if x * y * z <= _FEW else ()
+    indices = [ir.LaunchIndex("blockIdx", axis) for axis in "xyz"]
+    each = [fills({index: integer(n, index.type) for index, n in zip(indices, place, strict=True)}) for place in places]
+    return bool(each) and all(each)
 
 
 def _lasting(plan: Plan, number: int, kernel: ir.Kernel) -> set[ir.Buffer]:
