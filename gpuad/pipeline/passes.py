@@ -29,7 +29,7 @@ from ..analysis.atomic_extrema import check_tangents
 from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.aliases import NONE, Aliases, without_arrays
-from ..ir.nodes import Alloc, Atomic, Block, Buffer, Expr, For, Kernel, Load, Push, Stmt, Var, children, walk
+from ..ir.nodes import Alloc, Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Push, Stmt, Var, children, walk
 from ..ir.rewrite import Names, expressions, holds, walk_stmts
 from ..ir.types import I64, Scalar, Space, value_type
 from ..ir.verify import made, verify
@@ -37,6 +37,7 @@ from ..lower.normalize import normalize
 from ..optimize.dead_code import eliminate_dead_code, without_output
 from ..optimize.privatisation import privatise_arrays, privatise_tiles
 from ..optimize.simplify import forward_stores, simplify
+from ..optimize.sinking import sink_values
 from .adjoint import Adjoint, Tangent
 from .pattern import Parameter, Pattern, adjoint_parameters, primal_and_shadow, shadows_of, stack_parameters, stopped
 
@@ -130,6 +131,12 @@ def forwarded_stores(kernel: Kernel, request: Request) -> Kernel:
     return forward_stores(kernel)
 
 
+@_concerning(If)
+def sunk_values(kernel: Kernel, request: Request) -> Kernel:
+    """What one branch alone uses is computed there."""
+    return replace(kernel, body=sink_values(kernel.body))
+
+
 @_concerning(Alloc)
 def privatisation(kernel: Kernel, request: Request) -> Kernel:
     """A local array belongs to the iteration that fills it."""
@@ -149,7 +156,7 @@ def named_operands(kernel: Kernel, request: Request) -> Kernel:
 
 
 PRIMAL = (absent_pointers,)
-CANONICAL = (silence, named_results, forwarded_stores, privatisation, tile_privatisation, named_operands)
+CANONICAL = (silence, named_results, forwarded_stores, sunk_values, privatisation, tile_privatisation, named_operands)
 
 
 # --- the adjoint --------------------------------------------------------------------------------------------------------------------------
