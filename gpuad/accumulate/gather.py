@@ -14,7 +14,7 @@ Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -59,13 +59,15 @@ Axes: TypeAlias = "tuple[bool, bool, bool]"
 class Asked:
     """What the gather kernel has to ask for a slice: along which axes (x, y, z) whether the sender's index is at least 0, whether it is
     below the number of the primal's threads, and whether the collecting thread's own index is 0. `within`: what is asked of senders that
-    are gone through, and holds for none beyond the threads; `implied`: what follows from that."""
+    are gone through, and holds for none beyond the threads; `implied`: what follows from that; `held`: what the slice itself asks, in terms
+    of senders, and holds for all that exist."""
 
     low: tuple[bool, bool, bool] = (False, False, False)
     high: tuple[bool, bool, bool] = (False, False, False)
     zero: tuple[bool, bool, bool] = (False, False, False)
     within: frozenset[ir.Expr] = frozenset()
     implied: frozenset[ir.Expr] = frozenset()
+    held: frozenset[ir.Expr] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -397,6 +399,7 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBound
         return ()
     mapping = _solution(gathered, piece.move)
     tidied = tidied or tidying(gathered, sides)
+    piece = replace(piece, block=without_held(piece.block, asked.held))
     terms = [t for e in questions(gathered, piece, asked) for t in conjuncts(tidied.condition(_placed(e, mapping)))]
     block = tidied.block(eliminate_dead_code(_inlined(_replaced(piece.block, mapping))))
     loops = [gathered.loops[v] for v in piece.move.searched]
@@ -406,8 +409,37 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBound
         mine = [t for t in (*terms, *inner) if loop.var in ir.variables(t)]
         terms = [t for t in (*terms, *inner) if loop.var not in ir.variables(t)]
         start, stop, mine = _bounds(loop, [t for t in mine if t not in asked.implied], asked.within)
-        block = (replace(loop, start=start, stop=stop, body=_under(mine, block), carried=(), backward=False),)
+        same: ir.Block = ()
+        there = loop.var in piece.move.spread or loop.var in gathered.geometry.loops  # digits of threads, of which there is one at least
+        if there and not mine and (start, stop) == (loop.start, loop.stop):
+            same, block = _invariant(block, loop.var)
+        block = (*same, replace(loop, start=start, stop=stop, body=_under(mine, block), carried=(), backward=False))
     return tidied.block(flattened(_under(terms, block)))
+
+
+def without_held(block: ir.Block, held: Set[ir.Expr]) -> ir.Block:
+    """The block without questions of which it is known that they hold."""
+    out: list[ir.Stmt] = []
+    for stmt in block if held else ():
+        stmt = map_blocks(stmt, lambda inner: without_held(inner, held))
+        if isinstance(stmt, ir.If) and not stmt.otherwise and not stmt.merges:
+            terms = conjuncts(stmt.condition)
+            out += _under([t for t in terms if t not in held], stmt.then) if held & {*terms} else (stmt,)
+        else:
+            out.append(stmt)
+    return tuple(out) if held else block
+
+
+def _invariant(block: ir.Block, index: ir.Var) -> tuple[ir.Block, ir.Block]:
+    """What a block reads and computes first of all that is the same for all values of a loop's index, and the rest."""
+    changing, same, rest = {index, *assigned_vars(block)}, list[ir.Stmt](), list[ir.Stmt]()
+    for stmt in block:
+        if isinstance(stmt, ir.Let | ir.Load) and changing.isdisjoint(v for e in (*expressions(stmt), stmt.var) for v in ir.variables(e)):
+            same.append(stmt)
+        else:
+            changing.update(v for s in walk_stmts((stmt,)) for v in defined(s))
+            rest.append(stmt)
+    return tuple(same), tuple(rest)
 
 
 def asked_first(block: ir.Block) -> list[ir.Expr]:
@@ -628,4 +660,5 @@ __all__ = [
     "rest",
     "threads_of",
     "tidying",
+    "without_held",
 ]

@@ -18,7 +18,7 @@ from ..analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, 
 from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, While
 from ..ir.rewrite import walk_stmts
 from ..optimize.thread_indices import conjuncts
-from .gather import Asked, Gather, Sides, Slice, asked_first, at_target, questions
+from .gather import Asked, Gather, Sides, Slice, asked_first, at_target, questions, without_held
 
 _MEMORY = (Load, Store, Take, Accumulate, Atomic)
 _MOST = 1 << 30  # threads along an axis, and steps of a shift: sums of two of them are ints
@@ -79,7 +79,8 @@ class _Launching:
     def __init__(self, gathered: Gather, launch: Launch, elements: int) -> None:
         self.gathered = gathered
         self.elements_there = elements
-        self.granted = gathered.geometry.holds(launch.grid, launch.block)
+        extents = (extent for mixed in gathered.geometry.digits.values() for _, extent in mixed.loops)
+        self.granted = gathered.geometry.holds(launch.grid, launch.block) and all(_number(launch, extent) > 0 for extent in extents)
         grid = gathered.geometry.grid(launch.grid, launch.block, partial(_number, launch))
         self.threads = gathered.geometry.threads(launch.grid, launch.block, partial(_number, launch))
         numbers = {**launch.scalars, **dict(zip(gathered.threads, self.threads, strict=True))}
@@ -122,14 +123,18 @@ class _Launching:
 
     def _touched(self, piece: Slice, ranges: Mapping[Digit, tuple[int, int]], asked: Asked) -> list[_Reached]:
         seen = _Sending(self.launch, self.gathered, piece, ranges)
+        seen.run(self.opened(piece, asked))
+        return seen.reached
+
+    def opened(self, piece: Slice, asked: Asked) -> Block:
+        """A slice with its questions, in terms of the sender, and with the loops around it."""
         terms = [t for t in questions(self.gathered, piece, replace(asked, zero=(False,) * 3)) if not isinstance(t, Constant)]
         block: Block = piece.block
         for term in reversed(terms):
             block = (If(term, block),)
         for var in reversed(piece.move.loops):
             block = (replace(self.gathered.loops[var], body=block, carried=(), backward=False),)
-        seen.run(block)
-        return seen.reached
+        return block
 
     def untold(self, piece: Slice) -> frozenset[Buffer]:
         """The shadows that a slice adds to, if it is not known to whom it sends."""
@@ -185,15 +190,22 @@ class _Launching:
         """What the kernel has to ask so that a slice is about threads that exist; None if it is about none."""
         if not any(r.lane for r in self.reached(piece, self.everyone(), Asked())):
             return None
-        wide = self.widened(piece, own)
+        wide, held = self.widened(piece, own), self.held(piece)
         low, high, zero = [False] * 3, [False] * 3, [False] * 3
-        for reach in self.reached(piece, wide, Asked()):
+        for reach in self._touched(replace(piece, block=without_held(piece.block, held)), wide, Asked()):
             for k, axis in enumerate("xyz"):
                 a, z = reach.ranges[Digit("global", axis)]
                 low[k], high[k] = low[k] or a < 0, high[k] or z >= self.threads[k]
         for k, digit in enumerate(piece.move.solved):
             zero[k] = digit is None and own[k] != (0, 0)
-        return Asked(_flags(low), _flags(high), _flags(zero), *self.within(piece))
+        return Asked(_flags(low), _flags(high), _flags(zero), *self.within(piece), held)
+
+    def held(self, piece: Slice) -> frozenset[Expr]:
+        """The comparisons of several indices of a sender at once that all senders satisfy that exist, as `(c * h + y) * w + x < n` where
+        there are no more of them. Of those of one index a kernel makes bounds."""
+        seen = _Sending(self.launch, self.gathered, piece, self.everyone())
+        seen.run(self.opened(piece, Asked()))
+        return frozenset(term for term, holds in seen.holding.items() if holds)
 
     def within(self, piece: Slice) -> tuple[frozenset[Expr], frozenset[Expr]]:
         """The comparisons of a sender that is gone through which only threads that exist satisfy, or all of these; and those of them that
@@ -292,6 +304,7 @@ class _Sending(Walk):
         self.senders = senders
         self.reached: list[_Reached] = []
         self.known: tuple[tuple[Form, str], ...] = ()
+        self.holding: dict[Expr, bool] = {}  # whether comparisons of several indices hold wherever they are made
         self.forms.update((v, Form(0, ((Digit("global", a), 1),))) for v, a in zip(gathered.sender, "xyz", strict=True))
 
     def run(self, body: Block) -> list[Reach]:
@@ -327,10 +340,17 @@ class _Sending(Walk):
         return isinstance(stmt, For) and stmt.var in self.piece.move.loops
 
     def branch(self, block: Block, condition: Expr, holds: bool, ranges: Ranges) -> None:
+        for term in conjuncts(condition) if holds else ():
+            self.holding[term] = self.holding.get(term, True) and self.surely(term, ranges)
         before = self.known
         self.known = (*before, *self.constraints(condition, holds, ranges))
         super().branch(block, condition, holds, ranges)
         self.known = before
+
+    def surely(self, term: Expr, ranges: Ranges) -> bool:
+        """Whether a comparison of several indices holds for all in the ranges."""
+        found = [(canonical(form, self.launch), kind) for form, kind in self.constraints(term, True, ranges)]
+        return bool(found) and all(kind == "<=" and len(form.terms) > 1 and interval(form, ranges)[1] <= 0 for form, kind in found)
 
     def bounded(self, form: Form, ranges: Ranges) -> tuple[int, int]:
         """What the form ranges over, given the conditions that hold."""

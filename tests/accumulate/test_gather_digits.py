@@ -11,6 +11,7 @@ from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
 from gpuad import Duplicated, pipeline
+from gpuad.accumulate.gather_launch import _Sending
 from gpuad.api import pattern_of
 from gpuad.ir import folding as b
 from gpuad.ir import nodes as ir
@@ -186,6 +187,34 @@ def test_who_divides_by_what_does_not_fit_is_left() -> None:
     )
     assert not is_gathered(stages(text))
     agree(text, 6, 32, arguments)
+
+
+def test_what_holds_of_all_threads_is_not_asked() -> None:
+    """Where there are no more threads than elements, a sender's number is below that of the elements; else it is asked."""
+    text = KERNEL.replace("HEAD", HEADS["quotients"])
+    for blocks, asked in ((6, False), (7, True)):
+        with running("reference"):
+            kernels = reverse(compiled(text, "k"), blocks, 32, arguments())
+        assert is_gathered(kernels) and (ir.Var in {type(p) for p in kernels[0].params if p.name == "n"}) is asked
+        agree(text, blocks, 32, arguments, executors=("reference",))
+
+
+def test_what_all_senders_share_is_read_once() -> None:
+    loop = next(s for s in walk_stmts(stages(KERNEL.replace("HEAD", HEADS["quotients"]))[0].body) if isinstance(s, ir.For))
+    assert sorted(s.buffer.name for s in walk_stmts(loop.body) if isinstance(s, ir.Load)) == ["dout", "image"]
+
+
+def test_questions_that_are_wrongly_left_out_are_not_certified(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Sending, "surely", lambda self, term, ranges: True)
+    text = INTERIOR.replace("k(", "/* of a fault */ k(")
+
+    def make() -> tuple[Any, ...]:
+        rng = np.random.default_rng(0)
+        return *(Duplicated(rng.normal(size=s), rng.normal(size=s)) for s in ((7, 9), (5, 7))), 7, 9
+
+    with running("reference"):
+        assert not is_gathered(reverse(compiled(text, "k"), 2, 32, make()))
+    agree(text, 2, 32, make, executors=("reference",))
 
 
 def few(self: MixedRadix, count: int, number: Any) -> dict[str, int]:
