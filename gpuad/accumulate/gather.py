@@ -38,7 +38,7 @@ from ..ir.types import BOOL, I32, Scalar
 from ..optimize.common_subexpressions import accumulate_directly, eliminate_common_subexpressions, flattened, folded, merge_control_flow
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.delinearisation import delinearise
-from ..optimize.factoring import factor_linear_values
+from ..optimize.factoring import factor_linear_values, postpone_means
 from ..optimize.piecewise_affine import cancelled, written
 from ..optimize.privatisation import inline_constant_tables, making
 from ..optimize.simplify import simplify
@@ -552,6 +552,7 @@ def gather_kernel(
     collecting = frozenset(sums.values())
     body = simplify(accumulate_directly(eliminate_common_subexpressions(merge_control_flow(body)), collecting), first_own)
     body = flattened(simplify(factor_linear_values(body, collecting, names, first_own), first_own))
+    body = postpone_means(body, collecting, gathered.scalars)
     return (*making(gathered.tables, body), *body), collecting
 
 

@@ -7,7 +7,8 @@ zero.
 In the gather of an all-pairs loop a thread adds what it sends to itself and what the other sends to it. Both are made of one distance and
 one root: `Signs` makes one of opposite differences, `Brackets` factors out what terms share, `factor_powers` multiplies once by a power of
 two that all uses multiply by, as in the adjoint of a sum of squares; `factor_linear_values` repeats them until nothing changes. Nothing is
-multiplied out, and factors keep their order, but for numbers near one: else a product of large and small numbers might overflow on its way.
+multiplied out, and factors keep their order, but for numbers near one, and the divisor of a mean (`postpone_means`): else a product of
+large and small numbers might overflow on its way.
 Where the chain rule's product is 0 because its seed is, it remains so: of two such products with one partial the seeds are added up.
 
 Assumes unique definitions. Guarantees valid IR.
@@ -21,7 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir import folding as b
-from ..ir.nodes import Accumulate, Assign, Binary, Block, Call, Constant, Expr, Let, Stmt, Store, Unary, Var, variables
+from ..ir.nodes import Accumulate, Assign, Binary, Block, Call, Cast, Constant, Expr, Let, Stmt, Store, Unary, Var, variables
 from ..ir.rewrite import Names, assigned_vars, expressions, map_blocks, map_stmt_exprs, rebuild, walk_stmts
 from .common_subexpressions import Terms, added, adding, addition, terms
 from .simplify import simplify
@@ -356,6 +357,48 @@ def factor_linear_values(body: Block, sums: Collection[Var], names: Names, first
             break
         body = new
     return body
+
+
+def postpone_means(body: Block, sums: Collection[Var], scalars: Collection[Var]) -> Block:
+    """The body in which a sum is multiplied once, at its end, by what the chain rule multiplies all its terms by, if that is one over a
+    parameter that is an integer: the adjoint of a mean. `scalars`: the parameters."""
+    for total in sums:
+        parts = [part for s in walk_stmts(body) for _, part in addition(s, (total,)) or ()]
+        means = {mean for part in parts if (mean := _mean(part, scalars)) is not None}
+        alone = [s for s in walk_stmts(body) if isinstance(s, Store | Accumulate) and s.value == total]
+        if len(means) == 1 and alone and all(_mean(part, scalars) is not None for part in parts):
+            body = _postponed(body, total, means.pop())
+    return body
+
+
+def _mean(product: Expr, scalars: Collection[Var]) -> Expr | None:
+    """One over a parameter, by which the chain rule multiplies a factor of a product; None where that is none, or several are."""
+    found = [e.arguments[1] for e in factors(product) if isinstance(e, Call) and e.function == "gpuad_chain"]
+    match found:
+        case [Binary(op="/", left=Constant(value=1), right=Cast(operand=Var() as count)) as mean] if count in scalars:
+            return mean if count.type.is_integer else None
+    return None
+
+
+def _postponed(block: Block, total: Var, mean: Expr) -> Block:
+    def bare(expr: Expr) -> Expr:
+        match expr:
+            case Call(function="gpuad_chain", arguments=(seed, partial)) if partial == mean:
+                return seed
+            case Binary(op="*"):
+                return rebuild(expr, bare)
+        return expr
+
+    out: list[Stmt] = []
+    for stmt in block:
+        stmt = map_blocks(stmt, lambda inner: _postponed(inner, total, mean))
+        parts = addition(stmt, (total,))
+        if isinstance(stmt, Assign) and parts is not None:
+            stmt = adding(stmt, [(sign, bare(part)) for sign, part in parts])
+        elif isinstance(stmt, Store | Accumulate) and stmt.value == total:
+            stmt = replace(stmt, value=b.chain(total, mean))
+        out.append(stmt)
+    return tuple(out)
 
 
 def factor_powers(body: Block, among: Collection[Var], sums: Collection[Var], first_own: int) -> Block:

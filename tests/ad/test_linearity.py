@@ -13,6 +13,8 @@ from launch_tools import compiled
 from nightly import cases
 
 from gpuad import Duplicated
+from gpuad.ir.nodes import Binary, For, walk
+from gpuad.ir.rewrite import expressions, walk_stmts
 
 PAIRS = """
 extern "C" __global__ void k(const double* x, const double* y, const double* m, double* v, double* w, int n) {{
@@ -97,6 +99,31 @@ def test_pairs_share_their_factors() -> None:
     assert [gather.count(f"{f}(") for f in ("rsqrt", "gpuad_chain")] == [1, 1]
     assert all(f" = xi - {name}" not in gather for name in ("x_2", "x_3"))
     assert all(len(re.findall(rf"{total} [-+]= ", gather)) == 1 for total in ("dm_2", "dx_2", "dy_2"))
+
+
+MEAN = """
+extern "C" __global__ void k(const double* x, const double* w, double* v, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    double s = 0;
+    for (int j = 0; j < m; j++) s += w[j] * x[i + j];
+    v[i] = s / COUNT;
+}"""
+
+
+@pytest.mark.parametrize(("count", "late"), [("m", True), ("(double)(unsigned)m", False), ("(1.0 * m)", False), ("w[0]", False)])
+def test_a_mean_is_divided_once(count: str, late: bool) -> None:
+    """What collects multiplies by one over a number of elements at the end. A divisor of floating point may be small."""
+    text = MEAN.replace("COUNT", count)
+
+    def make() -> tuple[Any, ...]:
+        return *pairs(5, 12, 4, 9), 9, 4
+
+    agree(text, 3, 4, make, executors=("reference",))
+    kernels = reverse(compiled(text, "k"), 3, 4, make())
+    (loop, *_) = [s for s in walk_stmts(kernels[0].body) if isinstance(s, For)]
+    divides = any(isinstance(e, Binary) and e.op == "/" for s in walk_stmts(loop.body) for top in expressions(s) for e in walk(top))
+    assert is_gathered(kernels) and divides is not late
 
 
 NESTED = """
