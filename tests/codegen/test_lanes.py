@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gather_tools import is_gathered, reverse
+from launch_tools import CASES, arguments, running, shipped
 from random_kernels import SIZE, SLOTS, RandomKernel
 
 from gpuad.codegen import host_source
@@ -173,6 +175,15 @@ def test_threads_that_run_alone(name: str, kernels: dict[str, Kernel]) -> None:
     assert "gpuad_strips_" not in host_source([kernels[name]])
     for a, b in zip(result(HOST, kernels[name], (2, 1), 50), result(Reference(), kernels[name], (2, 1), 50), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "alone"), [("softsplat", True), ("correlation", False), ("separable", False)])
+def test_gathers_that_read_where_data_say_behind_a_branch(name: str, alone: bool) -> None:
+    """No vector holds what some lanes read, each at a place of its own, and others do not; and nobody waits for a sum."""
+    grid, block, _ = CASES[name].geometry({})
+    with running("host"):
+        gathers = reverse(shipped(name), grid, block, arguments(name))[:1]
+    assert is_gathered(gathers) and ("gpuad_strips_" not in host_source(gathers)) is alone
 
 
 def test_arguments_that_overlap_are_run_thread_by_thread() -> None:

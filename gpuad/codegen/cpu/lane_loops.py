@@ -13,6 +13,10 @@ stays in the cache.
 operations. So if much depends on it, too few lanes are in flight. With the slow operation in a loop of its own nothing waits in the next;
 what both use goes through the first cache.
 
+*Branches* (`is_scattered`). Where lanes read behind a branch, each at a place that data say, compilers make no vectors: a loop over lanes
+is no faster than one over threads, which keep in registers what is the same in all iterations; but where an iteration depends on the one
+before, other lanes fill the time.
+
 *Width* (`bytes_of_a_lane`). Compilers leave the widest vectors alone by default. Where all lanes compute, and what they load and store is
 contiguous, these pay; where elements are gathered one by one they do not.
 
@@ -41,7 +45,7 @@ from dataclasses import dataclass, replace
 from ...analysis.trip_counts import constant_trips
 from ...ir import nodes as ir
 from ...ir.nodes import Accumulate, Assign, Binary, Cast, Constant, Expr, For, How, If, Kernel, Let, Load, Stmt, Unary, Var, variables
-from ...ir.rewrite import assigned_vars, rebuild, substitute, walk_stmts
+from ...ir.rewrite import assigned_vars, blocks, rebuild, substitute, walk_stmts
 from ...ir.types import HALVES, I32, I64
 from ..folded import Read, expanded, expressions, index_terms, loaded, operands, read, reads, visit_operands, written
 from .uniformity import Uniform, bound_in, is_long
@@ -49,21 +53,21 @@ from .uniformity import Uniform, bound_in, is_long
 
 def is_contiguous_traversal(loop: ir.For | ir.While, uniform: Uniform, meet: bool) -> bool:
     """Whether that is so of a loop. `meet`: threads also add to one element somewhere, which lanes would do in turn."""
-    if isinstance(loop, ir.While) or not is_long(loop) or (not meet and _waits(loop, uniform)):
+    if isinstance(loop, ir.While) or not is_long(loop) or (not meet and waits(loop, uniform)):
         return False
     if any(_is_much(e) for top in expressions(loop.body) for e in ir.walk(top)):
         return False
     return any(_is_walk(index, loop, uniform) for _, index in _written(loop))
 
 
-def _waits(loop: ir.For, uniform: Uniform) -> bool:
+def waits(loop: ir.For | ir.While, uniform: Uniform) -> bool:
     """Whether an iteration may need what the one before it has computed, but for sums that may be formed in any order."""
     assigned = assigned_vars(loop.body)
     read = loaded(loop.body)
     return bool(loop.carried) or not assigned <= uniform.kernel.unordered or any(buffer in read for buffer, _ in _written(loop))
 
 
-def _written(loop: ir.For) -> Iterator[tuple[ir.Buffer, ir.Expr]]:
+def _written(loop: ir.For | ir.While) -> Iterator[tuple[ir.Buffer, ir.Expr]]:
     """What the loop writes, and where."""
     return ((s.buffer, s.index) for s in walk_stmts(loop.body) if isinstance(s, ir.Store | ir.Accumulate | ir.Take))
 
@@ -132,6 +136,43 @@ def bytes_of_a_lane(items: Sequence[ir.Stmt | ir.Expr], masked: bool, again: Seq
         return 0
     sizes = {e.type.size for top in exprs for e in ir.walk(top) if e.type.is_float or isinstance(e, Read)}
     return min({*sizes, *([4] if masked else [])} or {4})
+
+
+def is_scattered(items: Sequence[ir.Stmt | ir.Expr], masked: bool, again: Sequence[ir.Let], uniform: Uniform) -> bool:
+    """Whether some lanes read or write, and others do not, at places that their numbers do not tell: no vector does that. `items`, `again`:
+    as of `bytes_of_a_lane`; `masked`: all that is done is done by some lanes."""
+    table = expanded(again)
+    indices = (index for item in items for index in _by_some(item, masked))
+    return any(not _is_one(index, table, uniform) and not is_beside(index, table, uniform) for index in indices)
+
+
+def _by_some(item: ir.Stmt | ir.Expr, some: bool) -> Iterator[ir.Expr]:
+    """The indices of what not all lanes access."""
+    inside: list[tuple[ir.Stmt | ir.Expr, bool]] = []
+    match item:
+        case ir.If(condition=condition, then=then, otherwise=otherwise, merges=merges):
+            inside = [(condition, some), *((s, True) for s in (*then, *otherwise))]
+            inside += [(e, True) for m in merges for e in (m.then, m.otherwise)]
+        case ir.Stmt():
+            index = getattr(item, "index", None)
+            if some and index is not None:
+                yield index
+            inside = [(e, some) for e in operands(item)]
+            inside += [(s, True) for block in blocks(item) for s in block]
+        case Tiled():
+            inside = [(item.arguments[0], some)]
+        case Read(index=index):
+            if some:
+                yield index
+            inside = [(index, some)]
+        case ir.Select(condition=condition, then=then, otherwise=otherwise):
+            inside = [(condition, some), (then, True), (otherwise, True)]
+        case ir.Binary(op="&&" | "||", left=left, right=right):
+            inside = [(left, some), (right, True)]
+        case _:
+            inside = [(e, some) for e in ir.children(item)]
+    for part, by_some in inside:
+        yield from _by_some(part, by_some)
 
 
 def _reads(expr: ir.Expr) -> Iterator[Read]:

@@ -37,9 +37,11 @@ from .lane_loops import (
     is_beside,
     is_contiguous_traversal,
     is_cut,
+    is_scattered,
     lane_scratch,
     reduction,
     tiled,
+    waits,
 )
 from .uniformity import Total, Uniform, bound_in, conflicting_buffers, conflicts, has_conflict, used
 
@@ -128,7 +130,8 @@ class Lanes:
 
 def lanes(kernel: ir.Kernel, classes: Classes, threads: ir.For | None = None) -> Lanes | None:
     """The folded kernel for strips of threads, or of it the body of a loop over threads; None if it has no loop that they run in step, or
-    if memory that is as long as what is stored to it is not accessed at the same index by all of them."""
+    none in which there are vectors or a lane waits for what it has computed before, or if memory that is as long as what is stored to it
+    is not accessed at the same index by all of them."""
     uniform = Uniform(kernel, classes, threads)
     loops = [s for s in walk_stmts(uniform.work) if isinstance(s, ir.For | ir.While) and uniform.lifts(s)]
     if not loops or holds(uniform.work, ir.Atomic):
@@ -139,6 +142,9 @@ def lanes(kernel: ir.Kernel, classes: Classes, threads: ir.For | None = None) ->
     plan = _Plan(uniform)
     nodes = plan.finished(plan.block(uniform.work, None, ()))
     if any(piece.scratch is None for piece in _pieces(nodes)):
+        return None
+    in_turn = meet or any(waits(loop, uniform) for loop in loops)
+    if not in_turn and not any(map(plan.is_vector, _stepping(nodes))):
         return None
     pieces: Counter[ir.Var] = Counter(root for piece in _pieces(nodes) for root in plan.variables_of(piece))
     arrays = tuple(root for root, count in pieces.items() if count > 1 or uniform.begins_outside(root))
@@ -445,6 +451,15 @@ class _Plan:
         items = [item for a in piece.actions for item in evaluated(a)]
         return replace(piece, bytes=bytes_of_a_lane(items, masked, piece.again, self.uniform))
 
+    def is_vector(self, piece: Piece) -> bool:
+        """Whether there are vectors in what lanes do, and it is more than to say who does what."""
+        items = [item for a in piece.actions for item in evaluated(a)]
+        if any(isinstance(a, Reduction) for a in piece.actions):  # of a lane's own iterations
+            return True
+        if all(isinstance(a, Mask) for a in piece.actions):
+            return False
+        return not is_scattered(items, piece.mask is not None, piece.again, self.uniform)
+
     def with_scratch(self, piece: Piece) -> Piece:
         rows = self.uniform.kernel.rows if self.uniform.lane is None else frozenset()
         found = lane_scratch([item for a in piece.actions for item in evaluated(a)], rows, self.uniform.is_uniform)
@@ -502,6 +517,20 @@ def evaluated(action: Action) -> Iterator[ir.Stmt | ir.Expr]:
             yield stmt.value
         case ir.Stmt():
             yield action
+
+
+def _stepping(nodes: Sequence[Node]) -> Iterator[Piece]:
+    """The pieces that are loops, or in loops."""
+    for node in nodes:
+        match node:
+            case Piece(actions=actions) if any(isinstance(a, Reduction) for a in actions):
+                yield node
+            case Loop():
+                yield from _pieces((node,))
+            case Branch(then=then, otherwise=otherwise):
+                yield from _stepping((*then, *otherwise))
+            case Masked(body=body):
+                yield from _stepping(body)
 
 
 def _pieces(nodes: Sequence[Node]) -> Iterator[Piece]:
