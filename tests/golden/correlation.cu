@@ -26,8 +26,8 @@ extern "C" __global__ void correlation_gather(
                     if (y - z >= 0 && y - z < height) {
                         if (x < width && y - reach >= 0 && y - reach < height) {
                             dsecond_2 += first[(c * height + (y - z)) * width + (x + reach - digit)]
-                                * gpuad_chain(dcost[((z * (2 * reach + 1) + digit) * (unsigned int)height + (y - z))
-                                * width + (x + reach - digit)], 1.0f / channels);
+                                * dcost[((z * (2 * reach + 1) + digit) * (unsigned int)height + (y - z)) * width
+                                + (x + reach - digit)];
                         }
                     }
                 }
@@ -36,22 +36,21 @@ extern "C" __global__ void correlation_gather(
     }
     if (c < channels && x < width && y < height) {
         for (int digit = 0; digit < 2 * reach + 1; ++digit) {
+            int there_x = x + digit - reach;
             for (int z = 0; z < threads_z; ++z) {
-                int there_x = x + digit - reach;
                 int there_y = y + z - reach;
                 if (there_x >= 0 && there_x < width && there_y >= 0 && there_y < height) {
                     dfirst_2 += second[(c * height + there_y) * width + there_x]
-                        * gpuad_chain(dcost[((z * (2 * reach + 1) + digit) * (unsigned int)height + y) * width + x],
-                        1.0f / channels);
+                        * dcost[((z * (2 * reach + 1) + digit) * (unsigned int)height + y) * width + x];
                 }
             }
         }
     }
     if (dsecond_2 != 0.0f) {
-        dsecond[height * width * c + width * y + x + (-(reach * width))] += dsecond_2;
+        dsecond[height * width * c + width * y + x + (-(reach * width))] += gpuad_chain(dsecond_2, 1.0f / channels);
     }
     if (dfirst_2 != 0.0f) {
-        dfirst[height * width * c + width * y + x] += dfirst_2;
+        dfirst[height * width * c + width * y + x] += gpuad_chain(dfirst_2, 1.0f / channels);
     }
 }
 

@@ -76,29 +76,48 @@ extern "C" __global__ void lattice_boltzmann_3d_reverse(
             int ex_2 = ex[k];
             int ey_2 = ey[k];
             int ez_2 = ez[k];
-            const float eu = 3.0f * (ex_2 * ux_2 + ey_2 * uy_2 + ez_2 * uz_2);
             int kind_3 = kind[here];
             const float dg_2 = dg[k * cells + ((z + ez_2 + nz) % nz * ny + (y + ey_2 + ny) % ny) * nx
                 + (x + ex_2 + nx) % nx];
             dg[k * cells + ((z + ez_2 + nz) % nz * ny + (y + ey_2 + ny) % ny) * nx + (x + ex_2 + nx) % nx] = 0.0f;
-            float drelaxed = dg_2;
+            float dp_2;
+            float domega_3;
+            float drho_2;
+            float dsquare_2;
+            float dux_2;
+            float duy_2;
+            float duz_2;
             if (kind_3 == 1) {
                 dp[k == 0 ? 0 : k + 2 * (k % 2) - 1] += dg_2;
-                drelaxed = 0.0f;
+                dp_2 = 0.0f;
+                domega_3 = 0.0f;
+                drho_2 = 0.0f;
+                dsquare_2 = 0.0f;
+                dux_2 = 0.0f;
+                duy_2 = 0.0f;
+                duz_2 = 0.0f;
+            } else {
+                const float eu = 3.0f * (ex_2 * ux_2 + ey_2 * uy_2 + ez_2 * uz_2);
+                const float drelaxed = omega * dg_2;
+                const float drelaxed_2 = weight * rho * drelaxed;
+                const float deu = 3.0f * (drelaxed_2 + eu * drelaxed_2);
+                dp_2 = dg_2 - drelaxed;
+                domega_3 = (weight * rho * (1.0f + eu + 0.5f * eu * eu - square) - p[k]) * dg_2;
+                drho_2 = weight * ((1.0f + eu + 0.5f * eu * eu - square) * drelaxed);
+                dsquare_2 = -drelaxed_2;
+                dux_2 = ex_2 * deu;
+                duy_2 = ey_2 * deu;
+                duz_2 = ez_2 * deu;
             }
-            const float drelaxed_2 = omega * drelaxed;
-            const float drelaxed_3 = weight * rho * drelaxed_2;
-            if (drelaxed != 0.0f) {
-                dp[k] += drelaxed - drelaxed_2;
+            if (dp_2 != 0.0f) {
+                dp[k] += dp_2;
             }
-            const float deu = 3.0f * (drelaxed_3 + eu * drelaxed_3);
-            domega_2 += drelaxed != 0.0f ? (weight * rho * (1.0f + eu + 0.5f * eu * eu - square) - p[k]) * drelaxed
-                : 0.0f;
-            drho += drelaxed != 0.0f ? weight * ((1.0f + eu + 0.5f * eu * eu - square) * drelaxed_2) : 0.0f;
-            dsquare += drelaxed != 0.0f ? -drelaxed_3 : 0.0f;
-            dux += drelaxed != 0.0f ? ex_2 * deu : 0.0f;
-            duy += drelaxed != 0.0f ? ey_2 * deu : 0.0f;
-            duz += drelaxed != 0.0f ? ez_2 * deu : 0.0f;
+            domega_2 += domega_3;
+            drho += drho_2;
+            dsquare += dsquare_2;
+            dux += dux_2;
+            duy += duy_2;
+            duz += duz_2;
         }
         const float dsquare_2 = 1.5f * dsquare;
         duz += dsquare != 0.0f ? 2.0f * (uz_2 * dsquare_2) : 0.0f;

@@ -23,22 +23,36 @@ extern "C" __global__ void softsplat_gather(
                 const float value = image[(c * height + y) * width + x];
                 int west = (int)floorf(to_x);
                 int north = (int)floorf(to_y);
-                const float dsouth_east = north + 1 >= 0 && north + 1 < height && west + 1 >= 0 && west + 1 < width
-                    ? value * dsplatted[(c * height + (north + 1)) * width + (west + 1)] : 0.0f;
-                const float dsouth_west = north + 1 >= 0 && north + 1 < height && west >= 0 && west < width
-                    ? value * dsplatted[(c * height + (north + 1)) * width + west] : 0.0f;
-                const float dnorth_east = north >= 0 && north < height && west + 1 >= 0 && west + 1 < width
-                    ? value * dsplatted[(c * height + north) * width + (west + 1)] : 0.0f;
-                const float dnorth_west = north >= 0 && north < height && west >= 0 && west < width
-                    ? value * dsplatted[(c * height + north) * width + west] : 0.0f;
-                dflow_2 += (dsouth_east != 0.0f ? (to_x - west) * dsouth_east : 0.0f)
-                    + (dsouth_west != 0.0f ? (west + 1 - to_x) * dsouth_west : 0.0f)
-                    + (dnorth_east != 0.0f ? -((to_x - west) * dnorth_east) : 0.0f)
-                    + (dnorth_west != 0.0f ? -((west + 1 - to_x) * dnorth_west) : 0.0f);
-                dflow_3 += (dsouth_east != 0.0f ? (to_y - north) * dsouth_east : 0.0f)
-                    + (dsouth_west != 0.0f ? -((to_y - north) * dsouth_west) : 0.0f)
-                    + (dnorth_east != 0.0f ? (north + 1 - to_y) * dnorth_east : 0.0f)
-                    + (dnorth_west != 0.0f ? -((north + 1 - to_y) * dnorth_west) : 0.0f);
+                float dto_x = 0.0f;
+                float dto_y = 0.0f;
+                if (north + 1 >= 0 && north + 1 < height && west + 1 >= 0 && west + 1 < width) {
+                    const float dsouth_east = value * dsplatted[(c * height + (north + 1)) * width + (west + 1)];
+                    dto_x = (to_y - north) * dsouth_east;
+                    dto_y = (to_x - west) * dsouth_east;
+                }
+                float dto_x_2 = 0.0f;
+                float dto_y_2 = 0.0f;
+                if (north + 1 >= 0 && north + 1 < height && west >= 0 && west < width) {
+                    const float dsouth_west = value * dsplatted[(c * height + (north + 1)) * width + west];
+                    dto_x_2 = -((to_y - north) * dsouth_west);
+                    dto_y_2 = (west + 1 - to_x) * dsouth_west;
+                }
+                float dto_x_3 = 0.0f;
+                float dto_y_3 = 0.0f;
+                if (north >= 0 && north < height && west + 1 >= 0 && west + 1 < width) {
+                    const float dnorth_east = value * dsplatted[(c * height + north) * width + (west + 1)];
+                    dto_x_3 = (north + 1 - to_y) * dnorth_east;
+                    dto_y_3 = -((to_x - west) * dnorth_east);
+                }
+                float dto_x_4 = 0.0f;
+                float dto_y_4 = 0.0f;
+                if (north >= 0 && north < height && west >= 0 && west < width) {
+                    const float dnorth_west = value * dsplatted[(c * height + north) * width + west];
+                    dto_x_4 = -((north + 1 - to_y) * dnorth_west);
+                    dto_y_4 = -((west + 1 - to_x) * dnorth_west);
+                }
+                dflow_2 += dto_y + dto_y_2 + dto_y_3 + dto_y_4;
+                dflow_3 += dto_x + dto_x_2 + dto_x_3 + dto_x_4;
             }
         }
     }
@@ -64,14 +78,26 @@ extern "C" __global__ void softsplat_reverse(
         int north = (int)floorf(to_y);
         int east = west + 1;
         int south = north + 1;
-        float dvalue = south >= 0 && south < height && east >= 0 && east < width
-            ? (to_x - west) * (to_y - north) * dsplatted[(c * height + south) * width + east] : 0.0f;
-        const float dvalue_2 = south >= 0 && south < height && west >= 0 && west < width
-            ? (east - to_x) * (to_y - north) * dsplatted[(c * height + south) * width + west] : 0.0f;
-        const float dvalue_3 = north >= 0 && north < height && east >= 0 && east < width
-            ? (to_x - west) * (south - to_y) * dsplatted[(c * height + north) * width + east] : 0.0f;
-        const float dvalue_4 = north >= 0 && north < height && west >= 0 && west < width
-            ? (east - to_x) * (south - to_y) * dsplatted[(c * height + north) * width + west] : 0.0f;
+        float dvalue = 0.0f;
+        if (south >= 0 && south < height && east >= 0 && east < width) {
+            const float south_east = (to_x - west) * (to_y - north);
+            dvalue = south_east * dsplatted[(c * height + south) * width + east];
+        }
+        float dvalue_2 = 0.0f;
+        if (south >= 0 && south < height && west >= 0 && west < width) {
+            const float south_west = (east - to_x) * (to_y - north);
+            dvalue_2 = south_west * dsplatted[(c * height + south) * width + west];
+        }
+        float dvalue_3 = 0.0f;
+        if (north >= 0 && north < height && east >= 0 && east < width) {
+            const float north_east = (to_x - west) * (south - to_y);
+            dvalue_3 = north_east * dsplatted[(c * height + north) * width + east];
+        }
+        float dvalue_4 = 0.0f;
+        if (north >= 0 && north < height && west >= 0 && west < width) {
+            const float north_west = (east - to_x) * (south - to_y);
+            dvalue_4 = north_west * dsplatted[(c * height + north) * width + west];
+        }
         dvalue = dvalue + dvalue_2 + dvalue_3 + dvalue_4;
         if (dvalue != 0.0f) {
             dimage[index] += dvalue;
