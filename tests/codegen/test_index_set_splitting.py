@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+import texts
 from launch_tools import running
 
 import gpuad
 from gpuad import pipeline
 from gpuad.api import pattern_of
+from gpuad.codegen.cpu import source
 from gpuad.codegen.cpu.source import host_source
 from gpuad.frontend.cuda import parse
-from gpuad.ir.nodes import Alloc, Kernel
-from gpuad.ir.rewrite import walk_stmts
+from gpuad.ir.nodes import Accumulate, Alloc, Block, How, Kernel, Stmt
+from gpuad.ir.rewrite import edit, walk_stmts
 from gpuad.ir.verify import verify
 from gpuad.optimize.scalar_replacement import unroll_local_arrays
 from gpuad.pipeline.passes import primal_of
@@ -207,12 +210,39 @@ def test_threads_that_add_to_sums_are_split_where_nothing_wraps(n: int) -> None:
         np.testing.assert_allclose(got, wanted, rtol=1e-13, atol=1e-13)
 
 
-def test_the_text_has_strips_in_the_middle_of_a_row() -> None:
+def reverse_of_summed() -> Kernel:
     u, v = gpuad.Duplicated(np.ones((3, 42))), gpuad.Duplicated(np.ones((6, 42)))
     k = gpuad.kernel(SUMMED, "k")
     call = k.bind((2, 3), 32, (u, v, gpuad.Active(0.7, np.zeros(())), gpuad.Active(1.3, np.zeros(())), 40, 42), 0, None)
     (stage,) = pipeline.stages(k.reverse_for(pattern_of(k, call), call), call)
-    text = host_source([stage.kernel])
-    middle = text[text.index("gpuad_inner") : text.index("static void gpuad_rows")]
-    assert "gpuad_rem" not in middle and "gpuad_sum1 =" in middle
+    return stage.kernel
+
+
+def inner_of(text: str) -> str:
+    return text[text.index("gpuad_inner") : text.index("static void gpuad_rows")]
+
+
+def test_the_text_has_strips_in_the_middle_of_a_row() -> None:
+    text = host_source([reverse_of_summed()])
+    assert "gpuad_rem" not in inner_of(text) and "gpuad_sum1 =" in inner_of(text)
     assert re.search(r"GPUAD_INDEPENDENT\n.*\n.*\n +double gpuad_sum0 = 0;\n +double gpuad_sum1 = 0;\n +gpuad_inner_k_reverse", text)
+
+
+def test_two_sums_to_one_element_stay_sums() -> None:
+    """Elements that a thread adds to twice wait in a variable, but not those that all threads add to."""
+    kernel = reverse_of_summed()
+    first, second = (s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Accumulate) and s.how is How.REDUCED)
+
+    def to_one(stmt: Stmt) -> Block | None:
+        return (replace(stmt, buffer=first),) if isinstance(stmt, Accumulate) and stmt.buffer == second else None
+
+    inner = inner_of(host_source([replace(kernel, body=edit(kernel.body, to_one))]))
+    assert "gpuad_sum0 =" in inner and "gpuad_sum1 =" in inner and f"{first.name}[0] =" not in inner
+
+
+def test_what_is_not_taken_leaves_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The elements of `channel` would wait in variables where a row says that they are apart; that makes no vectors of it, and is left."""
+    kernel = dict(texts.kernels("channel", "host"))["host-reverse-0"]
+    found = host_source([kernel])
+    monkeypatch.setattr(source, "promote_registers", lambda inner: None)
+    assert host_source([kernel]) == found

@@ -23,6 +23,7 @@ from ...ir.rewrite import assigned_vars, bound, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, HALVES, I32, I64, Space
 from ..folded import Read, blocks, defined, operands, read, reads, visit_operands, written
 from .iteration_domain import GLOBAL, Inner, without_row_guard
+from .lane_loops import is_sum
 from .row_loops import is_of_row, values_of
 
 MOST = 192  # distances that are worth being looked at for each row
@@ -101,6 +102,7 @@ class _Places:
         changed -= {b for s in inside if (b := getattr(s, "buffer", None)) is not None}
         changed -= {r.buffer for e in (*(o for s in inside for o in operands(s)), *tails) for r in reads(e)}
         changed -= {s.buffer for s in body if isinstance(s, ir.Store | ir.Accumulate) and s.value.type != s.buffer.element}
+        changed -= {s.buffer for s in body if isinstance(s, ir.Accumulate) and is_sum(s)}  # all threads add to it
         return [b for b in dict.fromkeys(written(s) for s in body) if b in changed]
 
     def distances(self, buffer: ir.Buffer) -> list[ir.Expr] | None:

@@ -148,7 +148,10 @@ class _Entry:
         self.straight = self.independent and not holds(self.kernel.body, For, While)
         split = wide and "x" in axes.merged and self.independent and not self.lanes and (self.straight or not self.sums)
         self.inner = split_index_set(rows.kernel) if split else None
-        self.inside = self.printed_inside(self.inner, reserved) if self.inner else None
+        self.inside: HostStatements | None = None
+        self.inside_text: tuple[list[str], list[str]] = ([], [])  # of its parameters and of its body
+        if self.inner is not None:
+            self.take_inside(HostStatements(self.inner.kernel, reserved, wide))
         self.in_order = self.independent and is_vectorisable(self.kernel.body, apart)
         self.inner_in_order = self.inside is not None and is_vectorisable(self.inside.kernel.body, apart)
         promotes = split and apart and (self.inner is not None or not self.sums)
@@ -168,16 +171,18 @@ class _Entry:
         found = promote_registers(self.inner or Inner(kernel, None, ()))
         if found is None:
             return
-        inside = self.printed_inside(found.inner, reserved)
-        if inside is not None and is_vectorisable(inside.kernel.body, True, found.buffers):
-            self.inner, self.inside, self.inner_in_order = found.inner, inside, True
+        inside = HostStatements(found.inner.kernel, reserved, True)
+        if is_vectorisable(inside.kernel.body, True, found.buffers) and self.take_inside(inside):
+            self.inner, self.inner_in_order = found.inner, True
 
-    def printed_inside(self, inner: Inner, reserved: Sequence[str]) -> HostStatements | None:
-        """The printer of a thread's work where all guards hold; None where its contributions to sums are others than elsewhere."""
-        printer = HostStatements(inner.kernel, reserved, True)
-        self.inside_text = self.parameters(printer), printer.body()
-        same = [(s.stmt.buffer, s.stmt.index, s.part) for s in printer.sums] == [(s.stmt.buffer, s.stmt.index, s.part) for s in self.sums]
-        return printer if same else None
+    def take_inside(self, printer: HostStatements) -> bool:
+        """Takes what a printer writes as a thread's work where all guards hold, unless its contributions to sums are others than elsewhere.
+        Whether it was taken."""
+        text = self.parameters(printer), printer.body()
+        if [(s.stmt.buffer, s.stmt.index, s.part) for s in printer.sums] != [(s.stmt.buffer, s.stmt.index, s.part) for s in self.sums]:
+            return False
+        self.inside, self.inside_text = printer, text
+        return True
 
     @property
     def independent(self) -> bool:
