@@ -30,6 +30,7 @@ from ..ir.rewrite import (
     map_blocks,
     map_expr,
     map_exprs,
+    spelled,
     substitute,
     walk_blocks,
     walk_stmts,
@@ -452,9 +453,11 @@ def _opened(block: ir.Block) -> tuple[list[ir.Expr], ir.Block]:
     match block:
         case (*before, ir.If(condition=c, then=then, otherwise=(), merges=())) if all(isinstance(s, ir.Let | ir.Load) for s in before):
             names = {v for s in before for v in defined(s)}
-            if not names & set(ir.variables(c)):
+            indices = {s.var: s.value for s in before if isinstance(s, ir.Let) and s.var.type == I32}
+            question = spelled(c, indices) or c
+            if not names & set(ir.variables(question)):
                 terms, rest = _opened((*before, *then))
-                return [*conjuncts(c), *terms], rest
+                return [*conjuncts(question), *terms], rest
     return [], block
 
 
