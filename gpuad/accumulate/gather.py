@@ -30,7 +30,6 @@ from ..ir.rewrite import (
     map_blocks,
     map_expr,
     map_exprs,
-    spelled,
     substitute,
     walk_blocks,
     walk_stmts,
@@ -453,11 +452,9 @@ def _opened(block: ir.Block) -> tuple[list[ir.Expr], ir.Block]:
     match block:
         case (*before, ir.If(condition=c, then=then, otherwise=(), merges=())) if all(isinstance(s, ir.Let | ir.Load) for s in before):
             names = {v for s in before for v in defined(s)}
-            indices = {s.var: s.value for s in before if isinstance(s, ir.Let) and s.var.type == I32}
-            question = spelled(c, indices) or c
-            if not names & set(ir.variables(question)):
+            if not names & set(ir.variables(c)):
                 terms, rest = _opened((*before, *then))
-                return [*conjuncts(question), *terms], rest
+                return [*conjuncts(c), *terms], rest
     return [], block
 
 

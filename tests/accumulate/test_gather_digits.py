@@ -18,7 +18,6 @@ from gpuad.ir import nodes as ir
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.ir.types import I32
 from gpuad.optimize.delinearisation import MixedRadix, _Digits
-from gpuad.optimize.thread_indices import conjuncts
 from gpuad.tools.cases import kernel_folder
 
 INDEX = "blockIdx.x * blockDim.x + threadIdx.x"
@@ -110,16 +109,6 @@ def test_displacements_that_a_third_index_holds() -> None:
         kernels = reverse(compiled(MATCHES, "k"), (3, 2, 9), (4, 4), make())
     assert is_gathered(kernels) and atomics(kernels) == 0
     agree(MATCHES, (3, 2, 9), (4, 4), make)
-
-
-def test_what_loops_have_no_part_in_is_asked_before_them() -> None:
-    """Also where the question names what is computed from the indices before it."""
-    arrays = (Duplicated(np.ones(s), np.ones(s)) for s in ((2, 5, 9), (2, 5, 9), (9, 5, 9)))
-    with running("reference"):
-        gather = reverse(compiled(MATCHES, "k"), (3, 2, 9), (4, 4), (*arrays, 2, 5, 9, 1))[0]
-    loops = [s for s in walk_stmts(gather.body) if isinstance(s, ir.For)]
-    inside = [t for loop in loops for s in walk_stmts(loop.body) if isinstance(s, ir.If) for t in conjuncts(s.condition)]
-    assert inside and all({loop.var for loop in loops} & {*ir.variables(term)} for term in inside)
 
 
 FILTERS = f"""extern "C" __global__ void k(const double* x, const double* filters, double* y, int n, int share, int h, int w, int m) {{

@@ -19,14 +19,16 @@ extern "C" __global__ void correlation_gather(
     int c = blockIdx.z * blockDim.z + threadIdx.z;
     float dsecond_2 = 0.0f;
     float dfirst_2 = 0.0f;
-    if (c < channels && x < width && y >= reach && y < height + reach) {
+    if (c < channels) {
         for (int digit = 0; digit < 2 * reach + 1; ++digit) {
             if (x + reach - digit >= 0 && x + reach - digit < width) {
                 for (int z = 0; z < threads_z; ++z) {
                     if (y - z >= 0 && y - z < height) {
-                        dsecond_2 += first[(c * height + (y - z)) * width + (x + reach - digit)]
-                            * dcost[((z * (2 * reach + 1) + digit) * (unsigned int)height + (y - z)) * width
-                            + (x + reach - digit)];
+                        if (x < width && y - reach >= 0 && y - reach < height) {
+                            dsecond_2 += first[(c * height + (y - z)) * width + (x + reach - digit)]
+                                * dcost[((z * (2 * reach + 1) + digit) * (unsigned int)height + (y - z)) * width
+                                + (x + reach - digit)];
+                        }
                     }
                 }
             }
@@ -34,13 +36,12 @@ extern "C" __global__ void correlation_gather(
     }
     if (c < channels && x < width && y < height) {
         for (int digit = 0; digit < 2 * reach + 1; ++digit) {
-            if (x + digit - reach >= 0 && x + digit - reach < width) {
-                for (int z = 0; z < threads_z; ++z) {
-                    if (y + z - reach >= 0 && y + z - reach < height) {
-                        int there_x = x + digit - reach;
-                        dfirst_2 += second[(c * height + (y + z - reach)) * width + there_x]
-                            * dcost[((z * (2 * reach + 1) + digit) * (unsigned int)height + y) * width + x];
-                    }
+            int there_x = x + digit - reach;
+            for (int z = 0; z < threads_z; ++z) {
+                int there_y = y + z - reach;
+                if (there_x >= 0 && there_x < width && there_y >= 0 && there_y < height) {
+                    dfirst_2 += second[(c * height + there_y) * width + there_x]
+                        * dcost[((z * (2 * reach + 1) + digit) * (unsigned int)height + y) * width + x];
                 }
             }
         }

@@ -15,13 +15,13 @@ extern "C" __global__ void involution_gather(
     int group = blockIdx.z * blockDim.z + threadIdx.z;
     for (int digit = 0; digit < share; ++digit) {
         float dx_2 = 0.0f;
-        if (row - window / 2 >= 0 && row - window / 2 < height && column < width) {
-            for (int a = 0; a < window; ++a) {
-                if (row - a >= 0 && row - a < threads_y) {
-                    for (int b = 0; b < window; ++b) {
-                        if (column + window / 2 - b >= 0 && column + window / 2 - b < threads_x
-                                && ((group * share + digit) * height + (row - a)) * width + (column + window / 2 - b)
-                                < n) {
+        for (int a = 0; a < window; ++a) {
+            if (row - a >= 0 && row - a < threads_y) {
+                for (int b = 0; b < window; ++b) {
+                    if (column + window / 2 - b >= 0 && column + window / 2 - b < threads_x
+                            && ((group * share + digit) * height + (row - a)) * width + (column + window / 2 - b) < n) {
+                        int there_row = row - window / 2;
+                        if (there_row >= 0 && there_row < height && column < width) {
                             dx_2 += weight[(((group * window + a) * window + b) * height + (row - a)) * width
                                 + (column + window / 2 - b)] * dy[((group * share + digit) * height + (row - a))
                                 * width + (column + window / 2 - b)];
@@ -38,13 +38,15 @@ extern "C" __global__ void involution_gather(
     for (int a = 0; a < window; ++a) {
         for (int b = 0; b < window; ++b) {
             float dweight_2 = 0.0f;
-            if (column < threads_x && row < threads_y && row + a - window / 2 >= 0 && row + a - window / 2 < height
-                    && column + b - window / 2 >= 0 && column + b - window / 2 < width) {
+            if (column < threads_x && row < threads_y) {
                 for (int digit = 0; digit < share; ++digit) {
                     if (((group * share + digit) * height + row) * width + column < n) {
-                        dweight_2 += x[((group * share + digit) * height + (row + a - window / 2)) * width
-                            + (column + b - window / 2)] * dy[((group * share + digit) * height + row) * width
-                            + column];
+                        int there_row = row + a - window / 2;
+                        int there_column = column + b - window / 2;
+                        if (there_row >= 0 && there_row < height && there_column >= 0 && there_column < width) {
+                            dweight_2 += x[((group * share + digit) * height + there_row) * width + there_column]
+                                * dy[((group * share + digit) * height + row) * width + column];
+                        }
                     }
                 }
             }
