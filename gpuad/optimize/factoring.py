@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir import folding as b
-from ..ir.nodes import Accumulate, Assign, Binary, Block, Call, Cast, Constant, Expr, Let, Stmt, Store, Unary, Var, variables
+from ..ir.nodes import Accumulate, Assign, Binary, Block, Call, Cast, Constant, Expr, If, Let, Stmt, Store, Unary, Var, variables
 from ..ir.rewrite import Names, assigned_vars, expressions, map_blocks, map_stmt_exprs, rebuild, walk_stmts
 from .common_subexpressions import Terms, added, adding, addition, terms
 from .simplify import simplify
@@ -363,12 +363,21 @@ def postpone_means(body: Block, sums: Collection[Var], scalars: Collection[Var])
     """The body in which a sum is multiplied once, at its end, by what the chain rule multiplies all its terms by, if that is one over a
     parameter that is an integer: the adjoint of a mean. `scalars`: the parameters."""
     for total in sums:
-        parts = [part for s in walk_stmts(body) for _, part in addition(s, (total,)) or ()]
+        added_up = [found for s in walk_stmts(body) if (found := addition(s, (total,))) is not None]
+        parts = [part for found in added_up for _, part in found]
         means = {mean for part in parts if (mean := _mean(part, scalars)) is not None}
-        alone = [s for s in walk_stmts(body) if isinstance(s, Store | Accumulate) and s.value == total]
-        if len(means) == 1 and alone and all(_mean(part, scalars) is not None for part in parts):
+        given = sum(isinstance(s, Store | Accumulate) and s.value == total for s in walk_stmts(body))
+        asked = sum(isinstance(s, If) and _is_any(s.condition, total) for s in walk_stmts(body))
+        uses = sum(v == total for s in walk_stmts(body) for e in expressions(s) for v in variables(e))
+        known = all(_mean(part, scalars) is not None for part in parts) and uses == given + asked + len(added_up)
+        if len(means) == 1 and given and known:
             body = _postponed(body, total, means.pop())
     return body
+
+
+def _is_any(condition: Expr, total: Var) -> bool:
+    """Whether it asks if there is something to give, which a mean does not change."""
+    return isinstance(condition, Call) and condition.function == "gpuad_collected" and condition.arguments == (total,)
 
 
 def _mean(product: Expr, scalars: Collection[Var]) -> Expr | None:
