@@ -13,7 +13,7 @@ from .argument_flattening import ModuleMemory
 from .expansions import EXPANSIONS, expansion
 from .explain import AdjointText
 from .grid_kernels import GridKernel, has_grid_barrier
-from .kernels import BoundLaunch, Family, Kernel, Planned
+from .kernels import BoundLaunch, Family, Kernel, OfFunction, Planned
 
 Said = tuple[tuple[str, Hashable], ...]  # what a call says of the parameters that are expanded, by their names
 
@@ -21,17 +21,6 @@ Said = tuple[tuple[str, Hashable], ...]  # what a call says of the parameters th
 def is_expanded(function: Function) -> bool:
     """Whether a kernel has such parameters."""
     return any(map(expansion, function.parameters))
-
-
-class Expanded(Kernel):
-    """The kernel for calls that say the same."""
-
-    def __init__(self, function: Function, *where: Any) -> None:
-        self._function = function
-        super().__init__(*where)
-
-    def _read(self, name: str) -> Function:
-        return self._function
 
 
 class ExpandedKernel(Family):
@@ -165,4 +154,4 @@ class ExpandedKernel(Family):
             function = kind.applied(function, {name: values[name] for name, own in self._kinds.items() if own is kind})
         if self.in_parts:
             return GridKernel(self.file, function, self.options, self.raw, self.module)
-        return Expanded(function, self.file, self.name, self.options, self.raw, self.module)
+        return OfFunction(function, self.file, self.name, self.options, self.raw, self.module)

@@ -34,7 +34,7 @@ from ..source import SourceFile
 from .argument_flattening import ModuleMemory, library_of, on_stream
 from .dropped_gradients import check_flow
 from .explain import AdjointText
-from .kernels import SHADOWED, BoundLaunch, Family, Kernel, Planned, pattern_of
+from .kernels import SHADOWED, BoundLaunch, Family, Kernel, OfFunction, Planned, pattern_of
 
 MOST = 1 << 20  # launches of a call
 _FEW = 64  # blocks that are looked at one by one
@@ -52,18 +52,7 @@ _SHARED = (
 )
 
 
-class _Read(Kernel):
-    """A kernel whose tree is there already: the whole, which is never launched, or a part."""
-
-    def __init__(self, function: Function, *where: Any) -> None:
-        self._function = function
-        super().__init__(*where)
-
-    def _read(self, name: str) -> Function:
-        return self._function
-
-
-class _Whole(_Read):
+class _Whole(OfFunction):
     """The kernel as it stands: calls are bound to it and judged by it, but nothing is launched."""
 
     def __call__(self, *call: Any, **keywords: Any) -> None:
@@ -212,7 +201,7 @@ class GridKernel(Family):
             parameters=(*function.parameters[:own], *extra, *function.parameters[own:]),
             part=GridPart(number, tuple(d.name for d in extra), fixed),
         )
-        kernel = _Read(made, self.file, made.name, self.options, self.raw, self.module)
+        kernel = OfFunction(made, self.file, made.name, self.options, self.raw, self.module)
         kernel.shadows = self.unsplit.shadows
         return kernel
 

@@ -436,6 +436,17 @@ class Kernel(Family):
         return call
 
 
+class OfFunction(Kernel):
+    """A kernel whose tree is there already: what a call has expanded, or a part of a kernel."""
+
+    def __init__(self, function: Function, *where: Any) -> None:
+        self._function = function
+        super().__init__(*where)
+
+    def _read(self, name: str) -> Function:
+        return self._function
+
+
 @dataclass(frozen=True)
 class BoundLaunch:
     """`kernel[grid, block]`, to be called with the arguments."""
