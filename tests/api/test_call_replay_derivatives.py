@@ -247,7 +247,8 @@ def memory_of(args: Sequence[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [*((name, gpuad.Reverse) for name in CASES), *((name, gpuad.Forward) for name in share(list(CASES), 3))]
+    ("name", "mode"),
+    [*((name, gpuad.Reverse) for name in share(list(CASES), 2)), *((name, gpuad.Forward) for name in share(list(CASES), 3))],
 )
 def test_every_case_on_other_content(name: str, mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies and logs are those of each call; bit by bit what a kernel that knows no call leaves."""

@@ -118,9 +118,10 @@ def test_against_differences(name: str) -> None:
     check_gradient(kernel, state(), grid=(3,), block=(8,), directions=1)
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_against_barriers_of_one_block(body: str) -> None:
+@pytest.mark.parametrize("name", share(list(BODIES), 2))
+def test_against_barriers_of_one_block(name: str) -> None:
     """In a grid of one block its barriers are barriers of the grid, which gpuad differentiates in one launch."""
+    body = BODIES[name]
     own, other = (gpuad.kernel(text(body, barrier), "k") for barrier in ("grid.sync()", "__syncthreads()"))
     if "atomicAdd" in body:
         with pytest.raises(UnsupportedError, match="to which threads add atomically in one launch"):

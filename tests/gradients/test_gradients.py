@@ -20,8 +20,16 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("executor", "way"), [(e, w) for e in EXECUTORS for w in WAYS if (e, w) != ("host", "usual")])
+def ways(number: int) -> list[str]:
+    """The usual way, and of the others one, in turns; nightly all."""
+    first, *others = WAYS
+    return [first, *(others if NIGHTLY else others[number % len(others) :][:1])]
+
+
+EVERY = [(name, e, w) for number, name in enumerate(CASES) for w in ways(number) for e in EXECUTORS if (e, w) != ("host", "usual")]
+
+
+@pytest.mark.parametrize(("name", "executor", "way"), EVERY)
 def test_gradient(name: str, executor: str, way: str) -> None:
     grid, block, shared_mem = CASES[name].geometry({})
     usual = way == "usual"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import running
+from nightly import share
 
 from benchmarks.measure import Effort
 from benchmarks.physics.hydrodynamics import Body, Setting, beginning, recorded, total_energy
@@ -40,7 +41,7 @@ def test_a_blast_is_the_same_along_all_axes() -> None:
     assert not mirrored[0, :, :, 0].any() and not mirrored[1, :, 0].any() and not mirrored[2, 0].any()
 
 
-@pytest.mark.parametrize("executor", ["host", "reference"])
+@pytest.mark.parametrize("executor", share(["host", "reference"], 2))
 def test_the_gradient_of_the_time_loop_is_that_of_differences(executor: str) -> None:
     """For the mesh, its motion and its matter at the start; no element is at rest, where cut-offs would be kinks."""
     setting, rng = Setting(side=2, steps=3, elsewhere=1.0, blast=5.0), np.random.default_rng(3)
