@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -167,3 +168,11 @@ def plain(title: str, *headings: str) -> Table:
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
     return table
+
+
+def print_rows(title: str, first: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Rows of a record as they are, each under its name."""
+    table = plain(title, first, *next(iter(rows.values())))
+    for name, row in rows.items():
+        table.add_row(name, *(", ".join(f"{k} {v}" for k, v in x.items()) if isinstance(x, dict) else str(x) for x in row.values()))
+    wide_console().print(table)

@@ -16,7 +16,7 @@ from gpuad.tools.cases import Case
 
 from .. import records
 from ..measure import Effort, lower_medians, seconds
-from ..shown import plain, wide_console
+from ..shown import print_rows
 from .operations import Operation, made, operations
 
 
@@ -76,10 +76,7 @@ def main() -> None:
     chosen = parser.parse_args()
     effort = Effort(chosen.rounds, chosen.repeats, 12.0)
     rows = {case.kernel: measured(case, by_hand, effort) for case, by_hand in operations() if not chosen.only or case.kernel in chosen.only}
-    table = plain("adjoints by gpuad and by hand", "operation", *next(iter(rows.values())))
-    for name, row in rows.items():
-        table.add_row(name, *(", ".join(f"{k} {v}" for k, v in x.items()) if isinstance(x, dict) else str(x) for x in row.values()))
-    wide_console().print(table)
+    print_rows("adjoints by gpuad and by hand", "operation", rows)
     if chosen.machine:
         record = {"versions": records.versions(), "compiler": records.compiler(), "load": records.load(), "rows": rows}
         print(records.write("adjoints", chosen.machine, records.today(), record).name)

@@ -90,14 +90,20 @@ class Operation:
         self.put_back()
         state = self.workload.save()
         self.workload.forward(state)
-        call, ours = self.workload.call, 0
-        for stage in self.workload.stages:
-            args = own_arguments(self.workload.adjoint, stage, call, state, 0)
-            assert args is not None, "the CPU has rows for stacks"
-            ours += counted(call, stage.kernel, args, stage.grid)
+        ours = executed(self.workload, state)
         self.put_back()
         self.workload.bare()
         return ours, sum(counted(x.call, x.kernel, [*x.call.bound.primals(), *x.call.offset_values()], None) for x in self.by_hand)
+
+
+def executed(work: Workload, state: Any) -> int:
+    """How many atomic additions the reverse of a launch executes, after its forward has left this state."""
+    total = 0
+    for stage in work.stages:
+        args = own_arguments(work.adjoint, stage, work.call, state, 0)
+        assert args is not None, "the CPU has rows for stacks"
+        total += counted(work.call, stage.kernel, args, stage.grid)
+    return total
 
 
 def operations() -> Iterator[tuple[Case, tuple[Case, ...]]]:

@@ -7,7 +7,7 @@ import argparse
 
 from .. import records
 from ..measure import Effort
-from ..shown import plain, wide_console
+from ..shown import print_rows
 from .programs import programs
 
 
@@ -21,10 +21,7 @@ def main() -> None:
     effort = Effort(1, 1, 0.0) if chosen.quick else Effort(3, 7, 10.0)
     wanted = [p for p in programs(full=not chosen.quick) if not chosen.only or p.name in chosen.only]
     rows = {p.name: {"like": p.like, **p.measured(effort)} for p in wanted}
-    table = plain("gradients of physics programs", "program", *next(iter(rows.values())))
-    for name, row in rows.items():
-        table.add_row(name, *(", ".join(f"{k} {v}" for k, v in x.items()) if isinstance(x, dict) else str(x) for x in row.values()))
-    wide_console().print(table)
+    print_rows("gradients of physics programs", "program", rows)
     if chosen.machine:
         record = {"versions": records.versions(), "compiler": records.compiler(), "load": records.load(), "rows": rows}
         print(records.write("physics", chosen.machine, records.today(), record).name)

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuad.pipeline.schedule import own_arguments
 from gpuad.tools import cases
 
-from ..adjoints.operations import counted
+from ..adjoints.operations import executed
 from ..measure import Effort, lower_medians, seconds
 from ..workload import Workload, workload
 from . import hydrodynamics
@@ -75,12 +74,7 @@ def atomics(work: Workload) -> int:
     work.restore()
     state = work.save()
     work.forward(state)
-    total = 0
-    for stage in work.stages:
-        args = own_arguments(work.adjoint, stage, work.call, state, 0)
-        assert args is not None, "the CPU has rows for stacks"
-        total += counted(work.call, stage.kernel, args, stage.grid)
-    return total
+    return executed(work, state)
 
 
 def loop(setting: Setting, effort: Effort) -> Row:
