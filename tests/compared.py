@@ -26,6 +26,22 @@ def newest() -> list[Mapping[str, Any]]:
     return sorted(latest.values(), key=lambda r: str(r["date"]), reverse=True)
 
 
+def newest_file(kind: str) -> Path | None:
+    """The newest record of a kind; None where there is none."""
+    return max(sorted(RESULTS.glob(f"{kind}-*.json")), key=lambda file: str(_read(file)["date"]), default=None)
+
+
+def newest_of(kind: str) -> dict[str, Any] | None:
+    """The same, read."""
+    file = newest_file(kind)
+    return None if file is None else _read(file)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return found
+
+
 def heading(record: Mapping[str, Any]) -> str:
     """Which machine, when, with what."""
     with_what = {"JAX": "jax", "PyTorch": "torch", "Warp": "warp-lang", "NumPy": "numpy"}
@@ -60,10 +76,9 @@ def whole() -> str:
 
 def adjoints() -> str:
     """gpuad's adjoints and those by hand, from the newest record of them."""
-    files = sorted(RESULTS.glob("adjoints-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))
-    if not files:
+    record = newest_of("adjoints")
+    if record is None:
         return ""
-    record = json.loads(files[-1].read_text(encoding="utf-8"))
     lines = [
         f"{heading(record)}, {record['compiler']}:\n",
         "| operation | by hand, ms | gpuad, ms | times | atomics by hand | gpuad | bytes by hand | gpuad | difference |",
@@ -79,10 +94,9 @@ def adjoints() -> str:
 
 def distributed() -> str:
     """What the model of a program on several ranks says, beside what was measured, from the newest record."""
-    files = sorted(RESULTS.glob("distributed-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))
-    if not files:
+    record = newest_of("distributed")
+    if record is None:
         return ""
-    record = json.loads(files[-1].read_text(encoding="utf-8"))
     columns = ["measured", "model", "launches", "cells", "checkpoints", "halos", "all-reduce"]
     lines = [
         f"{record['machine']}, {record['date']}, MPICH {record['versions']['mpich']}, milliseconds:\n",
@@ -96,10 +110,9 @@ def distributed() -> str:
 
 def physics() -> str:
     """Gradients of physics programs, from the newest record of them; nothing where there is none."""
-    files = sorted(RESULTS.glob("physics-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))
-    if not files:
+    record = newest_of("physics")
+    if record is None:
         return ""
-    record = json.loads(files[-1].read_text(encoding="utf-8"))
     lines = [
         f"{heading(record)}, {record['compiler']}:\n",
         "| program | after | primal, ms | gradient, ms | overhead | bytes | atomics |",
@@ -120,10 +133,10 @@ def published() -> str:
 
 def budgets() -> tuple[str, Path | None]:
     """Time loops within byte budgets, from the newest record of them, and its picture; nothing where there is none."""
-    files = sorted(RESULTS.glob("budgets-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))
-    if not files:
+    file = newest_file("budgets")
+    if file is None:
         return "", None
-    record = json.loads(files[-1].read_text(encoding="utf-8"))
+    record = _read(file)
     text = f"\n{heading(record)}; {record['n']} x {record['n']} cells, {record['steps']:,} steps.\n"
     text += "\n![time over bytes](pictures/budgets.png)\n"
     text += "\n| problem | how | MB | CPU seconds | run again | time at equal bytes | bytes at equal time |\n"
@@ -135,16 +148,15 @@ def budgets() -> tuple[str, Path | None]:
                 ratios = (row.get(f"{what} ratio at equal {other}", "") for what, other in (("time", "bytes"), ("bytes", "time")))
                 cells = problem, f"{who}: {how}", f"{row['bytes'] / 1e6:.0f}", _three(row["cpu"]), row.get("reruns", ""), *ratios
                 text += f"| {' | '.join(map(str, cells))} |\n"
-    return text, files[-1].with_suffix(".png")
+    return text, file.with_suffix(".png")
 
 
 def gradbench() -> str:
     """GradBench's evals from the newest record: each at the sizes at which its `manual` C++ takes long enough to be a bar for the gradient,
     and at the last one; nothing where there is no record."""
-    files = sorted(RESULTS.glob("gradbench-*.json"), key=lambda file: str(json.loads(file.read_text(encoding="utf-8"))["date"]))
-    if not files:
+    record = newest_of("gradbench")
+    if record is None:
         return ""
-    record = json.loads(files[-1].read_text(encoding="utf-8"))
     evaluations = [row for rows in record["evals"].values() for row in rows]
     valid = sum(row["valid"] for row in evaluations)
     text = f"\n{heading(record)}; {record['threads']} thread each; {valid} of {len(evaluations)} outputs valid.\n"
