@@ -204,17 +204,19 @@ def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_me
     from ..runtime.reference import Reference
 
     family: Family = kernel(k)
-    if family.in_parts:
-        with pipeline.executor_for_tests(Reference()):
-            for part in family.launches(grid, block, args, shared_mem=shared_mem, stream=stream):
-                part.kernel(part.grid, part.block, part.args, shared_mem=part.shared_mem, stream=part.stream)
-        return
-    plan = family.planned(grid, block, args, shared_mem=shared_mem, stream=stream)
-    if plan is None:
-        return
-    chosen = plan.kernel
-    if library_of(plan.args) is np and chosen.function.globals:
-        chosen = copy.copy(chosen)
-        chosen.module = chosen.module.on_host()
+    call, keywords = (grid, block, args), {"shared_mem": shared_mem, "stream": stream}
+    plans = family.launches(*call, **keywords) if family.in_parts else [family.planned(*call, **keywords)]
     with pipeline.executor_for_tests(Reference()):
-        chosen(plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem, stream=plan.stream)
+        for plan in plans:
+            if plan is not None:
+                chosen = plan.kernel if family.in_parts else _on_host(plan.kernel, plan.args)  # parts have one memory
+                chosen(plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem, stream=plan.stream)
+
+
+def _on_host(chosen: Kernel, args: Sequence[Any]) -> Kernel:
+    """The kernel with its module's variables in memory of the host, if the arrays of a call are there."""
+    if library_of(args) is not np or not chosen.function.globals:
+        return chosen
+    own = copy.copy(chosen)
+    own.module = chosen.module.on_host()
+    return own

@@ -13,7 +13,7 @@ from .argument_flattening import ModuleMemory
 from .expansions import EXPANSIONS, expansion
 from .explain import AdjointText
 from .grid_kernels import GridKernel, has_grid_barrier
-from .kernels import BoundLaunch, Family, Kernel, OfFunction, Planned
+from .kernels import Kernel, OfFunction, Planned, TextKernel
 
 Said = tuple[tuple[str, Hashable], ...]  # what a call says of the parameters that are expanded, by their names
 
@@ -23,7 +23,7 @@ def is_expanded(function: Function) -> bool:
     return any(map(expansion, function.parameters))
 
 
-class ExpandedKernel(Family):
+class ExpandedKernel(TextKernel):
     """A CUDA kernel whose call passes lists of arrays, of `Duplicated` where they have shadows, or textures. It is launched and
     differentiated like a `Kernel`:
 
@@ -46,11 +46,6 @@ class ExpandedKernel(Family):
         return f"<gpuad kernel {self.name} of {self.file.name}, which takes {self._what}>"
 
     @property
-    def source(self) -> str:
-        """The CUDA text."""
-        return self.file.text
-
-    @property
     def parameters(self) -> tuple[Declaration, ...]:
         """Declarations of the parameters, in order of the call."""
         return self.function.parameters[: len(self.function.parameters) - len(self.function.globals)]
@@ -59,12 +54,6 @@ class ExpandedKernel(Family):
         """Launches the kernel; inside of a tape it is recorded. Raises as a `Kernel` does."""
         kernel, own = self.meant(args)
         kernel(grid, block, own, shared_mem=shared_mem, stream=stream)
-
-    def __getitem__(self, geometry: Any) -> BoundLaunch:
-        """`kernel[grid, block](*args)`."""
-        if not isinstance(geometry, tuple) or len(geometry) != 2:
-            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args), with shared_mem=bytes as a keyword if it needs any")
-        return BoundLaunch(self, *geometry)
 
     def meant(self, args: Sequence[Any]) -> tuple[Kernel | GridKernel, list[Any]]:
         """The kernel that a call is one of, and its arguments."""

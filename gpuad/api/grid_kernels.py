@@ -9,7 +9,7 @@ have any number of blocks.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -28,13 +28,14 @@ from ..ir.surface import Barrier, Declaration, Function, GridPart, walk
 from ..ir.types import I32, Pointer, Scalar, Space
 from ..lower.grid_parts import Choose, Plan, Repeat, Step, is_shared, kept_type, plan_of
 from ..lower.normalize import host_numbers
+from ..memo import Memo
 from ..pipeline import Call, active_positions
 from ..pipeline.pattern import stopped
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory, library_of, on_stream
 from .dropped_gradients import check_flow
 from .explain import AdjointText
-from .kernels import SHADOWED, BoundLaunch, Family, Kernel, OfFunction, Planned, pattern_of
+from .kernels import SHADOWED, Kernel, OfFunction, Planned, TextKernel, pattern_of
 
 MOST = 1 << 20  # launches of a call
 _FEW = 64  # blocks that are looked at one by one
@@ -45,10 +46,8 @@ _OVERLAP = (
 )
 _SHARED = (
     "shared memory `{}` is read after grid.sync(), where one launch of gpuad ends and another begins, with new shared memory, and it is "
-    "not "
-    "known that the threads of the block have filled what they read since then; fill it on each side, without a condition that hangs on "
-    "the "
-    "block or on data, or keep it in an array of the launch"
+    "not known that the threads of the block have filled what they read since then; fill it on each side, without a condition that hangs "
+    "on the block or on data, or keep it in an array of the launch"
 )
 
 
@@ -67,10 +66,10 @@ class _Parts:
 
     whole: Kernel
     plan: Plan
-    made: dict[Hashable, Any]
+    made: Memo
 
 
-class GridKernel(Family):
+class GridKernel(TextKernel):
     """A CUDA kernel with `grid.sync()`. It is launched and differentiated like a `Kernel`, by `kernel[grid, block](*args)`, in tapes, and
     by `gpuad.autodiff`; each call is one launch for each part of it."""
 
@@ -88,11 +87,6 @@ class GridKernel(Family):
 
     def __repr__(self) -> str:
         return f"<gpuad kernel {self.name} of {self.file.name}, which has grid.sync()>"
-
-    @property
-    def source(self) -> str:
-        """The CUDA text."""
-        return self.file.text
 
     @property
     def parameters(self) -> tuple[Declaration, ...]:
@@ -123,12 +117,6 @@ class GridKernel(Family):
         call itself is at fault."""
         for plan in self.launches(grid, block, args, shared_mem=shared_mem, stream=stream):
             plan.kernel(plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem, stream=plan.stream)
-
-    def __getitem__(self, geometry: Any) -> BoundLaunch:
-        """`kernel[grid, block](*args)`."""
-        if not isinstance(geometry, tuple) or len(geometry) != 2:
-            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args), with shared_mem=bytes as a keyword if it needs any")
-        return BoundLaunch(self, *geometry)
 
     def planned(self, *call: Any, **keywords: Any) -> Planned | None:
         """There is no one launch that a call means."""
@@ -161,14 +149,14 @@ class GridKernel(Family):
     def _launch(self, parts: _Parts, number: int, known: Mapping[ir.Expr, ir.Expr], kept: _Kept, whole: Planned) -> Planned:
         """One of the launches; `known`: the numbers that the loops around the barriers have come to."""
         plan = parts.plan
-        signature = _remembered(parts, number, lambda: plan.signature(number))
+        signature = parts.made.get(number, lambda: plan.signature(number))
         fixed = tuple(plan.value(v, known) for v in signature.fixed)
-        kernel: Kernel = _remembered(parts, (number, fixed), lambda: self._part(parts.whole, plan, number, fixed))
+        kernel: Kernel = parts.made.get((number, fixed), lambda: self._part(parts.whole, plan, number, fixed))
         numbers = [dtype_of(v.type).type(plan.value(v, known)) for v in signature.numbers]
         given = _numbers_of(kernel.primal(), plan.kernel, known, dict(zip(kernel.function.part.extra, numbers, strict=False)))  # type: ignore[union-attr]
         key = number, fixed, whole.grid, whole.block, tuple(given.items())
-        unfilled = _remembered(
-            parts, ("unfilled", key), lambda: _unfilled(plan, number, kernel.primal(), Numbers(whole.grid, whole.block, given))
+        unfilled = parts.made.get(
+            ("unfilled", key), lambda: _unfilled(plan, number, kernel.primal(), Numbers(whole.grid, whole.block, given))
         )
         if unfilled is not None:
             raise UnsupportedError(_SHARED.format(unfilled.buffer.name), unfilled.span)
@@ -178,7 +166,7 @@ class GridKernel(Family):
         key = chosen.function.dynamic, chosen.function.absent
         if key not in self._known:
             primal = chosen.primal()
-            self._known[key] = _Parts(chosen, plan_of(primal, host_numbers(chosen.function, primal)), {})
+            self._known[key] = _Parts(chosen, plan_of(primal, host_numbers(chosen.function, primal)), Memo())
         return self._known[key]
 
     def _part(self, whole: Kernel, plan: Plan, number: int, fixed: tuple[int, ...]) -> Kernel:
@@ -228,12 +216,6 @@ class GridKernel(Family):
 def has_grid_barrier(function: Function) -> bool:
     """Whether a kernel waits for all blocks of the grid."""
     return any(isinstance(n, Barrier) and n.scope == "grid" for n in walk(function))
-
-
-def _remembered(parts: _Parts, key: Hashable, make: Callable[[], Any]) -> Any:
-    if key not in parts.made:
-        parts.made[key] = make()
-    return parts.made[key]
 
 
 # --- outside of the parts ---------------------------------------------------------------------------------------------------------------

@@ -84,7 +84,28 @@ class Family:
         return positional, by_name
 
 
-class Kernel(Family):
+class TextKernel(Family):
+    """Of CUDA text, and called by grid and block."""
+
+    file: SourceFile
+
+    @property
+    def source(self) -> str:
+        """The CUDA text."""
+        return self.file.text
+
+    def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+        """Launches it."""
+        raise NotImplementedError
+
+    def __getitem__(self, geometry: Any) -> BoundLaunch:
+        """`kernel[grid, block](*args)`."""
+        if not isinstance(geometry, tuple) or len(geometry) != 2:
+            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args), with shared_mem=bytes as a keyword if it needs any")
+        return BoundLaunch(self, *geometry)
+
+
+class Kernel(TextKernel):
     """A CUDA kernel that can be launched and differentiated. Make one with `gpuad.kernel`.
 
     `name`, `source` (the text), `parameters` (declarations in order of the call). One kernel serves any dtype that its parameters have, any
@@ -122,11 +143,6 @@ class Kernel(Family):
 
     def __repr__(self) -> str:
         return f"<gpuad kernel {self.name} of {self.file.name}>"
-
-    @property
-    def source(self) -> str:
-        """The CUDA text."""
-        return self.file.text
 
     @property
     def parameters(self) -> tuple[Declaration, ...]:
@@ -306,12 +322,6 @@ class Kernel(Family):
     def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
         """The call as it is."""
         return Planned(self, grid, block, args, shared_mem, stream)
-
-    def __getitem__(self, geometry: Any) -> BoundLaunch:
-        """`kernel[grid, block](*args)`."""
-        if not isinstance(geometry, tuple) or len(geometry) != 2:
-            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args), with shared_mem=bytes as a keyword if it needs any")
-        return BoundLaunch(self, *geometry)
 
     def adjoint(
         self, /, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any

@@ -19,8 +19,9 @@ Assumes: a lowered kernel, in which barriers have been hoisted. Guarantees of a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias, TypeGuard
 
 from ..analysis.uniformity import is_common, uniform
@@ -37,8 +38,7 @@ _REFUSED = (
 )
 _LOCAL = (
     "the array `{}` of each thread is used on both sides of grid.sync(), where gpuad ends one launch and begins another; keep it in an "
-    "array "
-    "of the launch, or declare one on each side"
+    "array of the launch, or declare one on each side"
 )
 
 
@@ -87,6 +87,11 @@ class Plan:
     lets: Mapping[ir.Var, ir.Expr]
     kept: Mapping[ir.Var, ir.Var]
     written: frozenset[ir.Buffer]
+
+    @cached_property
+    def where(self) -> dict[ir.Var, ir.Stmt]:
+        """What defines each variable of the parts."""
+        return {v: stmt for part in self.parts for stmt in part.body for v in defined(stmt)}
 
     def value(self, expr: ir.Expr, known: Mapping[ir.Expr, ir.Expr]) -> int:
         """A whole number that is known outside of the parts; `known`: parameters, extents of the launch, and what loops there count."""
@@ -359,9 +364,8 @@ def _is_known(expr: ir.Expr, host: Iterable[ir.Var], lets: Mapping[ir.Var, ir.Ex
     return True
 
 
-def is_pure(stmt: ir.Stmt, written: frozenset[ir.Buffer], known: object) -> bool:
+def is_pure(stmt: ir.Stmt, written: frozenset[ir.Buffer], known: Callable[[ir.Var], bool]) -> bool:
     """Whether a statement computes what it defines of memory that the kernel does not write, and of variables that are `known`."""
-    assert callable(known)
     inside = list(walk_stmts((stmt,)))
     for s in inside:
         if isinstance(s, ir.Load) and (s.buffer.space is not Space.GLOBAL or s.buffer in written):
@@ -411,7 +415,6 @@ class _Assembled:
         self.loaded: list[ir.Var] = []
         self.have: set[ir.Var] = set()
         self.names = Names(plan.kernel)
-        self.where = {v: s for p in plan.parts for s in p.body for v in defined(s)}
 
     def body(self) -> ir.Block:
         for var in _free(self.part):
@@ -432,7 +435,7 @@ class _Assembled:
         elif var in self.plan.kept:
             self.load(var)
         elif var not in self.plan.kernel.scalars:
-            stmt = self.where[var]
+            stmt = self.plan.where[var]
             inside = list(walk_stmts((stmt,)))
             own = {v for s in inside for v in bound(s)}
             self.have |= set(defined(stmt))
