@@ -26,7 +26,7 @@ from nightly import NIGHTLY
 
 from gpuad import pipeline
 from gpuad.runtime import compiler, host
-from gpuad.tape import reversal_plan
+from gpuad.tape.reverse import reversal_plan
 
 collect_ignore = ["tools/example_repository"]  # which runs in an environment of its own
 pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of the plugin

@@ -21,7 +21,7 @@ from gpuad.ir.nodes import Accumulate, Atomic, How
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.pipeline import executor_of
 from gpuad.runtime.base import Memory
-from gpuad.tape.arena import Arena
+from gpuad.tape.memory.arena import Arena
 from gpuad.tools.cases import kernel_folder
 
 from ..allocations import counted

@@ -14,7 +14,7 @@ from ..arguments.recorder import current
 from ..errors import DistributedError, LaunchError, UnsupportedError
 from ..ops.temporaries import new_array
 from ..pipeline import in_fixed_point
-from ..tape.region import of_array
+from ..tape.memory.region import of_array
 from . import operations
 from .agreement import HEADER, Agreement, compare_header, header
 from .buffers import Buffer, Segments, buffer, is_whole, refuse_overlap

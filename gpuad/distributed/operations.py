@@ -21,7 +21,7 @@ import numpy as np
 from ..arguments.arrays import namespace
 from ..ir.dtypes import shadow_dtype
 from ..pipeline import in_fixed_point
-from ..tape.rule_declaration import Effect
+from ..tape.record.rule_declaration import Effect
 from ..tape.rules import Rule
 from . import linear
 from .buffers import Segments

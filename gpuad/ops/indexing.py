@@ -15,7 +15,7 @@ from ..arguments.arrays import namespace, resolve
 from ..arguments.layouts import repeats
 from ..errors import LaunchError
 from ..pipeline import add_in_fixed_point
-from ..tape.region import Region
+from ..tape.memory.region import Region
 from ..tape.rules import rule
 from .adjoints import elements_of, library_of, part_for
 from .elementwise import apply, are_disjoint, check_out, check_recorded, copied

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arguments.annotations import Active
 from ..errors import ShadowError, UnsupportedError
-from ..tape.ruled import Ruled
+from ..tape.record.recorded_rule import Ruled
 from ..tape.rules import rule
 from .adjoints import add_to, adjoint_of, library_of
 from .elementwise import apply, are_disjoint, check_out, check_recorded

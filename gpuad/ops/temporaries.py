@@ -18,7 +18,7 @@ from ..arguments.recorder import current
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real, shadow_dtype
 from ..runtime.allocation import asked
-from ..tape.temporaries import Temporary
+from ..tape.memory.temporaries import Temporary
 
 
 def refuse_swapped(dtype: Any) -> None:

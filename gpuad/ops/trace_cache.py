@@ -19,8 +19,8 @@ from typing import Any
 from ..api import CallKey, Family, Past, Planned, call_key, replay_call
 from ..arguments.layouts import signature
 from ..arguments.recorder import Recorder, current
-from ..tape.temporaries import Temporary, inner
-from ..tape.trace_steps import arrays_of, lasting
+from ..tape.memory.temporaries import Temporary, inner
+from ..tape.replay.trace_steps import arrays_of, lasting
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..budget import shown
-from ..tape.memory_log import Kind
+from ..tape.memory.memory_log import Kind
 from .bands import bands
 from .records import Band, Measured, Program, Supposed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..tape.holding import Held, Holding
+from ..tape.budget.holding import Held, Holding
 from .records import Band, most_of, steps_of
 
 _NUMBER = re.compile(r"operation \d+, ")  # of a checkpoint's state: all states of one line are one band

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..budget import shown
-from ..tape.holding import Holding
-from ..tape.memory_log import Kind
+from ..tape.budget.holding import Holding
+from ..tape.memory.memory_log import Kind
 from .advice import advice
 from .bands import bands
 from .records import Band, Measured, Program, Round

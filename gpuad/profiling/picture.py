@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..errors import GpuadError
-from ..tape.memory_log import Kind
+from ..tape.memory.memory_log import Kind
 from .records import Measured
 
 COLOURS = {Kind.primal: "#9aa5b1", Kind.shadow: "#c3b1e1", Kind.saved: "#e07a5f", Kind.checkpoint: "#3d85c6", Kind.scratch: "#81b29a"}

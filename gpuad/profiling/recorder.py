@@ -14,8 +14,8 @@ from time import perf_counter
 from typing import Any
 
 from ..errors import GpuadError, TapeError
-from ..tape.holding import Holding
-from ..tape.memory_log import Event, Kind, What, listeners
+from ..tape.budget.holding import Holding
+from ..tape.memory.memory_log import Event, Kind, What, listeners
 from .device import Neighbourhood
 from .records import Level, Program, Round, Supposed
 from .report import Profile

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from ..tape.holding import Held, Holding
-from ..tape.memory_log import Kind
-from ..tape.outlook import Outlook
+from ..tape.budget.holding import Held, Holding
+from ..tape.budget.outlook import Outlook
+from ..tape.memory.memory_log import Kind
 from .device import Reading
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..budget import Buffer, Layout
-from ..tape.holding import Held, Holding, Place
+from ..tape.budget.holding import Held, Holding, Place
 from .records import Measured
 
 _BASE = 0x7F0000000000  # where the segment begins

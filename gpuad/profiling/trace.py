@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..tape.memory_log import Kind
+from ..tape.memory.memory_log import Kind
 from .records import Measured, Round, steps_of
 
 _PID = 1

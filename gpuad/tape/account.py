@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .operations import Operation
-from .recorded_launch import Launched
-from .versions import Allocation, Piece
+from .memory.versions import Allocation, Piece
+from .record.operations import Operation
+from .record.recorded_launch import Launched
 
 FASTER = "nobody; read in place of more memory"  # of a row's values
 

@@ -39,9 +39,9 @@ from ..arguments.annotations import Active, Duplicated
 from ..arguments.arrays import namespace
 from ..arguments.recorder import current
 from ..errors import TapeError
-from .region import Region
-from .rule_calls import is_array, plain
-from .rule_declaration import ROOM, Declared, Effect
+from .memory.region import Region
+from .record.rule_calls import is_array, plain
+from .record.rule_declaration import ROOM, Declared, Effect
 
 
 def rule(

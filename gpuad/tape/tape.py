@@ -28,31 +28,31 @@ from ..errors import TapeError
 from ..pipeline import executor_of
 from ..runtime.actions import perform
 from ..runtime.allocation import mapped
-from . import export
 from .account import Account, Stats, account
-from .arena import Arena
 from .array_names import array_names
 from .blocks import Block, Entry, Exit
-from .budgeted import Budget
-from .buffer_rotation import redirected
-from .change_detection import Watch
-from .graph import Captured, Graph, forward_parts, reverse_parts
-from .holding import Holding, holding
-from .in_place_seeds import where_of
+from .budget.budgeted import Budget
+from .budget.holding import Holding, holding
+from .budget.offload import checked
+from .budget.outlook import Outlook, Prospects, Tradeoff
+from .budget.supposed_budget import supposed
+from .export import program_files as export
 from .joint import Joint
-from .launch_recording import LaunchRecording
-from .made_arrays import MadeArrays
-from .memory_log import Kind, MemoryLog, What
-from .offload import checked
-from .operations import Foreign
-from .outlook import Outlook, Prospects, Tradeoff
-from .recorded_launch import Launched
-from .reversal_plan import Plan
-from .reversing import Reversing
-from .store import Store
-from .streams import Streams
-from .supposed import supposed
-from .trace_cache import line_of, place_of, user_frame
+from .memory.arena import Arena
+from .memory.change_detection import Watch
+from .memory.lossy_arrays import Store
+from .memory.made_arrays import MadeArrays
+from .memory.memory_log import Kind, MemoryLog, What
+from .memory.streams import Streams
+from .record.launch_recording import LaunchRecording
+from .record.operations import Foreign
+from .record.recorded_launch import Launched
+from .replay.buffer_rotation import redirected
+from .replay.graph import Captured, Graph, forward_parts, reverse_parts
+from .replay.trace_cache import line_of, place_of, user_frame
+from .reverse.in_place_seeds import where_of
+from .reverse.reversal_plan import Plan
+from .reverse.reversing import Reversing
 
 _REVERSED = "reversed already; record the program again"
 _REPLAYED = "used up by a graph; record the program again"

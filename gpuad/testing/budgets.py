@@ -7,8 +7,8 @@ from typing import Any
 
 from ..budget import bytes_of, shown
 from ..tape.array_names import array_names
+from ..tape.replay.trace_cache import user_frame
 from ..tape.tape import Tape
-from ..tape.trace_cache import user_frame
 
 _PER = re.compile(r"\s*(?P<amount>.*?)\s+per\s+(?:cell|element)\s+of\s+(?P<name>\S+?)(?P<each>\s+(?:and|per)\s+operation)?\s*")
 

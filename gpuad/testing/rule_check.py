@@ -28,7 +28,7 @@ from ..arguments.annotations import Active, Const, Duplicated
 from ..arguments.arrays import namespace
 from ..errors import GpuadError
 from ..ir.dtypes import is_real
-from ..tape.declarations import is_constant, mapped
+from ..tape.record.rule_checks import is_constant, mapped
 from ..tape.rules import Rule
 from ..tape.tape import Tape
 from .reports import PRECISIONS, Check, Precision, Report

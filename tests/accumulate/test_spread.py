@@ -12,7 +12,7 @@ from nightly import cases
 
 import gpuad
 from gpuad import Duplicated
-from gpuad.tape import versions
+from gpuad.tape.memory import versions
 
 TEXT = """extern "C" __global__ void step(const double* u, double* v, int n) {
     int j = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y * blockDim.y + threadIdx.y;

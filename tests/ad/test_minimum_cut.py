@@ -20,7 +20,7 @@ from gpuad.api import pattern_of
 from gpuad.errors import UnsupportedError
 from gpuad.pipeline import State
 from gpuad.runtime.reference import Reference
-from gpuad.tape.checkpoint_kernels import cutting
+from gpuad.tape.record.checkpoint_kernels import cutting
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 NY, NX = 6, 32

@@ -16,7 +16,7 @@ from gpuad.ir.nodes import Store
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.runtime.actions import Clearing, Copying
 from gpuad.runtime.base import Memory
-from gpuad.tape import copies as derived
+from gpuad.tape.replay import copies_as_launches as derived
 
 HEAD = 'extern "C" __global__ void k(const double* u, double* v, const int* m, int n, double seed)'
 TID = "int i = blockIdx.x * blockDim.x + threadIdx.x;"

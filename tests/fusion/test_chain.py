@@ -288,7 +288,7 @@ def test_a_tape_that_reverses_a_known_program_again() -> None:
 
 def test_launches_are_joined_once_that_is_worth_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in the second reverse of a program that is quickly done, but when as much time has gone by."""
-    monkeypatch.setattr("gpuad.tape.reversal_plan.PATIENCE", 1.0)
+    monkeypatch.setattr("gpuad.tape.reverse.reversal_plan.PATIENCE", 1.0)
     with running("reference"):
         arrays, tape = held(), gpuad.Tape()
         for _ in range(2):
@@ -401,7 +401,7 @@ def test_launches_that_a_device_refuses_as_one_stay_apart(monkeypatch: pytest.Mo
     def refused(*_: Any) -> Any:
         raise LaunchError("too many registers")
 
-    monkeypatch.setattr("gpuad.tape.launch_joining.prepared", refused)
+    monkeypatch.setattr("gpuad.tape.replay.launch_joining.prepared", refused)
     with running("reference"):
         chained, apart, _ = both(TOGETHER["a table"], lambda a, _: {a["z"]: 1.0})
     assert launches(chained, "whole") == launches(apart, "whole")

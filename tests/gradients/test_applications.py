@@ -12,7 +12,7 @@ import pytest
 from gpuad import CompileError, Duplicated, Kernel, kernel
 from gpuad.runtime import compiler
 from gpuad.runtime.compiler import Compiler
-from gpuad.tape import stored
+from gpuad.tape.export import standalone
 from gpuad.testing import check_gradient
 
 pytestmark = pytest.mark.optimised  # what C++ compilers made wrong is among them
@@ -158,7 +158,7 @@ def test_compiler_that_crashes_is_asked_for_less(tmp_path: Path) -> None:
     Compiler((str(script),), "g++").build(text, target, ())
     assert (tmp_path / "made").exists()
     (tmp_path / "made").unlink()
-    assert stored.compiled([str(script)], [str(text)]).returncode == 0
+    assert standalone.compiled([str(script)], [str(text)]).returncode == 0
     assert (tmp_path / "made").exists()
 
 
@@ -166,13 +166,13 @@ def test_compiler_that_refuses_is_believed(tmp_path: Path) -> None:
     script = fake(tmp_path, "error: expected ;")
     with pytest.raises(CompileError, match="expected ;"):
         Compiler((str(script),), "g++").build(tmp_path / "a.cpp", tmp_path / "a.so", ())
-    assert stored.compiled([str(script)], [str(tmp_path / "a.cpp")]).returncode == 1
+    assert standalone.compiled([str(script)], [str(tmp_path / "a.cpp")]).returncode == 1
     assert not (tmp_path / "made").exists()
 
 
 def test_stored_programs_are_compiled_alike() -> None:
-    assert (stored.FLAGS, stored.NO_GATHERS) == (compiler.FLAGS, compiler.NO_GATHERS)
-    assert (stored.CAREFUL, stored.CRASHED) == (compiler.CAREFUL, compiler.CRASHED)
+    assert (standalone.FLAGS, standalone.NO_GATHERS) == (compiler.FLAGS, compiler.NO_GATHERS)
+    assert (standalone.CAREFUL, standalone.CRASHED) == (compiler.CAREFUL, compiler.CRASHED)
 
 
 MEDIAN = """
@@ -204,4 +204,4 @@ def test_no_gather_instructions(tmp_path: Path, processor: str) -> None:
 
     assert "vgather" in assembly(*compiler.FLAGS) or processor == "znver3"
     assert "vgather" not in assembly(*found.flags)
-    assert "vgather" not in assembly(*stored.options(list(found.command)))
+    assert "vgather" not in assembly(*standalone.options(list(found.command)))

@@ -272,8 +272,8 @@ def known(name: str) -> dict[str, list[type]]:
     u, v = (Duplicated(np.ones(3 * N), np.zeros(3 * N)) for _ in range(2))
     call = kernel.bind((4,), (8,), (u, v, N), 0, None)
     with running("reference"):
-        from gpuad.tape.shadow_touches import touches_of
-        from gpuad.tape.zero_regions import zeros_of
+        from gpuad.tape.reverse.shadow_touches import touches_of
+        from gpuad.tape.reverse.zero_regions import zeros_of
 
         adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
         found = touches_of(adjoint, call)

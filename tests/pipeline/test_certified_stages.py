@@ -32,8 +32,8 @@ from gpuad.pipeline.adjoint import Adjoint
 from gpuad.pipeline.calls import Call
 from gpuad.pipeline.certificates import run_of
 from gpuad.pipeline.pattern import Variant
-from gpuad.tape.shadow_touches import touches_of
-from gpuad.tape.zero_regions import zeros_of
+from gpuad.tape.reverse.shadow_touches import touches_of
+from gpuad.tape.reverse.zero_regions import zeros_of
 
 PACKAGE = Path(gpuad.__file__).parent
 INDEX = "int i = blockIdx.x * blockDim.x + threadIdx.x;"

@@ -17,7 +17,7 @@ from profiled import BYTES, STEPS, profiled
 from typer.testing import CliRunner
 
 from gpuad.profiling import snapshot
-from gpuad.tape.memory_log import Kind
+from gpuad.tape.memory.memory_log import Kind
 from gpuad.tools.cli import app
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ import gpuad
 from gpuad import Duplicated
 from gpuad.profiling import device, sampler
 from gpuad.profiling.bands import bands
-from gpuad.tape.memory_log import Kind, listeners
+from gpuad.tape.memory.memory_log import Kind, listeners
 
 
 def test_rounds_and_programs() -> None:

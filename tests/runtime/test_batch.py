@@ -18,8 +18,8 @@ from gpuad.runtime.actions import Copying, clearing, copying, perform
 from gpuad.runtime.base import Memory, Prepared, prepared
 from gpuad.runtime.host import Host
 from gpuad.runtime.thread_pool import Native
-from gpuad.tape import versions
-from gpuad.tape.batching import Batched, batched
+from gpuad.tape.memory import versions
+from gpuad.tape.replay.batching import Batched, batched
 
 SOURCE = r"""
 #define I const int i = blockIdx.x * blockDim.x + threadIdx.x

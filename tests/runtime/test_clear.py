@@ -9,8 +9,8 @@ import pytest
 
 from gpuad.runtime import actions as clear
 from gpuad.runtime.actions import LARGE, clear_together, clearing
-from gpuad.tape.region import Region, span
-from gpuad.tape.versions import clearing_of
+from gpuad.tape.memory.region import Region, span
+from gpuad.tape.memory.versions import clearing_of
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "c8", "c16", "i4", "u1", "?"])

@@ -18,8 +18,8 @@ import gpuad
 from gpuad import Duplicated, testing
 from gpuad.pipeline.adjoint_memory import fingerprint
 from gpuad.runtime.actions import Copying, perform
-from gpuad.tape.region import Region
-from gpuad.tape.versions import gathering, scattering
+from gpuad.tape.memory.region import Region
+from gpuad.tape.memory.versions import gathering, scattering
 
 
 @pytest.mark.parametrize("name", share(list(CASES), 2))

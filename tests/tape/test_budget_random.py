@@ -20,8 +20,8 @@ from tape_tools import running
 
 import gpuad
 from gpuad import Active, BudgetError, Duplicated
-from gpuad.tape import reversal_plan
-from gpuad.tape.operations import Foreign
+from gpuad.tape.record.operations import Foreign
+from gpuad.tape.reverse import reversal_plan
 
 NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY") or 0)
 CHUNK = 4

@@ -11,7 +11,7 @@ from tape_tools import launch, pair
 
 import gpuad
 from gpuad import BatchDuplicated, Duplicated, ops
-from gpuad.tape.operations import Renewed
+from gpuad.tape.record.operations import Renewed
 
 N, STEPS = 200, 24
 BYTES = 2048  # of an array, as a pool rounds them

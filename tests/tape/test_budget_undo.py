@@ -10,8 +10,9 @@ from launch_tools import compiled
 
 import gpuad
 from gpuad import Duplicated, TapeError
-from gpuad.tape import planner, relaunch, reversal_plan
-from gpuad.tape.script import Undo
+from gpuad.tape.budget import planner, relaunch
+from gpuad.tape.budget.script import Undo
+from gpuad.tape.reverse import reversal_plan
 
 pytest.importorskip("islpy")
 SOURCE = r"""

@@ -14,8 +14,8 @@ from test_interior_box import NX, Run, kernel
 import gpuad
 from gpuad import Duplicated
 from gpuad.runtime.actions import Copying
-from gpuad.tape.buffer_rotation import redirected
-from gpuad.tape.recorded_launch import Kept
+from gpuad.tape.record.recorded_launch import Kept
+from gpuad.tape.replay.buffer_rotation import redirected
 from gpuad.tools.cases import kernel_folder
 
 SIDE = 80
@@ -97,8 +97,8 @@ def test_what_is_read_again_when_something_else_is_overwritten_stays_where_it_is
 @pytest.mark.parametrize("first", range(0, cases(10, 60), 10))
 def test_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stencils over part of a field, in place, views, three fields: by a graph as by a tape, however much has to be copied along."""
-    monkeypatch.setattr("gpuad.tape.versions.GAPS", 10)
-    monkeypatch.setattr("gpuad.tape.buffer_rotation._LITTLE", 10)
+    monkeypatch.setattr("gpuad.tape.memory.versions.GAPS", 10)
+    monkeypatch.setattr("gpuad.tape.replay.buffer_rotation._LITTLE", 10)
     elsewhere = 0
     for number in range(first, first + 10):
         run = Run(number)

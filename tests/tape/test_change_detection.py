@@ -13,10 +13,10 @@ import pytest
 
 from gpuad.runtime import digest as digests
 from gpuad.runtime.digest import PIECE, digest
-from gpuad.tape import change_detection
-from gpuad.tape.change_detection import mark, pieces
-from gpuad.tape.region import Region, lattice, span
-from gpuad.tape.versions import Allocation
+from gpuad.tape.memory import change_detection
+from gpuad.tape.memory.change_detection import mark, pieces
+from gpuad.tape.memory.region import Region, lattice, span
+from gpuad.tape.memory.versions import Allocation
 
 SIZE = 5 * PIECE + 1234
 REGIONS = {

@@ -20,9 +20,9 @@ from gpuad.fusion.forward_reverse_kernel import _on_memory
 from gpuad.runtime import nvrtc
 from gpuad.runtime.base import Prepared
 from gpuad.tape.account import FASTER
-from gpuad.tape.checkpoint_extraction import is_light
-from gpuad.tape.checkpoint_kernels import cutting
-from gpuad.tape.recorded_launch import Launched
+from gpuad.tape.record.checkpoint_extraction import is_light
+from gpuad.tape.record.checkpoint_kernels import cutting
+from gpuad.tape.record.recorded_launch import Launched
 
 TEXT = """
 __device__ double mean(const double* f, int i, int n) { double s = 0; for (int k = 0; k < 5; k++) s += f[k * n + i]; return s / 5; }

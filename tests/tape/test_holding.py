@@ -17,9 +17,9 @@ import gpuad
 from gpuad import Duplicated
 from gpuad.budget import rounded
 from gpuad.tape.array_names import array_names
-from gpuad.tape.memory_log import Event, Kind, What, listeners
-from gpuad.tape.version_finder import VersionFinder
-from gpuad.tape.versions import Versions
+from gpuad.tape.memory.memory_log import Event, Kind, What, listeners
+from gpuad.tape.memory.version_finder import VersionFinder
+from gpuad.tape.memory.versions import Versions
 
 STEP = r"""
 extern "C" __global__ void step(double* new_value, const double* old_value, int n) {

@@ -15,8 +15,8 @@ from test_trace_replay import N, content, fill, fresh, play, random_step
 import gpuad
 from gpuad import Active, LaunchError, TapeError
 from gpuad.runtime.base import Memory
-from gpuad.tape.in_place_seeds import Placed, placed
-from gpuad.tape.region import span
+from gpuad.tape.memory.region import span
+from gpuad.tape.reverse.in_place_seeds import Placed, placed
 
 Held = dict[str, Any]
 

@@ -22,8 +22,8 @@ from gpuad.accumulate.gather_launch import Box, Elements
 from gpuad.analysis.injectivity import Digit, Form, Launch
 from gpuad.codegen.cuda import cuda_source
 from gpuad.runtime import nvrtc
-from gpuad.tape.interior_box import box_within
-from gpuad.tape.region import Region, span
+from gpuad.tape.memory.region import Region, span
+from gpuad.tape.reverse.interior_box import box_within
 from gpuad.tools.cases import kernel_folder
 
 # --- the search -------------------------------------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gpuad.runtime.actions import perform
-from gpuad.tape.marks import Copied, Marks
-from gpuad.tape.region import span
-from gpuad.tape.rerun import Regions, common, united, without
-from gpuad.tape.versions import Allocation, piece_of, placing
+from gpuad.tape.budget.online_checkpoints import Copied, Marks
+from gpuad.tape.budget.rerun import Regions, common, united, without
+from gpuad.tape.memory.region import span
+from gpuad.tape.memory.versions import Allocation, piece_of, placing
 
 SIZE = 12
 Step = tuple[Regions, Regions, Regions]  # reads, may write, surely writes

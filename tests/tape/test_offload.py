@@ -20,7 +20,8 @@ import gpuad
 from gpuad import Duplicated, TapeError
 from gpuad.budget import Chain, Load, Save, extra_steps, moves_on_two_levels, reruns
 from gpuad.budget.schedule import segment
-from gpuad.tape import offload, reversal_plan
+from gpuad.tape.budget import offload
+from gpuad.tape.reverse import reversal_plan
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +117,7 @@ def test_a_file_that_fails_leaves_arrays_as_the_program_did(broken: str, tmp_pat
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_nothing_stays_behind_when_the_process_is_killed(tmp_path: Path) -> None:
     code = (
-        "import os, signal\nfrom pathlib import Path\nimport numpy as np\nfrom gpuad.tape.offload import InFile\n"
+        "import os, signal\nfrom pathlib import Path\nimport numpy as np\nfrom gpuad.tape.budget.offload import InFile\n"
         f"level = InFile(Path({str(tmp_path)!r}))\nlevel.write(0, np.ones(1 << 20, np.uint8))\nlevel.join()\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -13,7 +13,7 @@ from tape_tools import launch, pair
 
 import gpuad
 from gpuad.runtime import allocation
-from gpuad.tape import reversal_plan
+from gpuad.tape.reverse import reversal_plan
 from gpuad.testing import failing_allocations
 
 N = 64

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gpuad.runtime.actions import perform
-from gpuad.tape.arena import GROWTH, LARGE, Arena
-from gpuad.tape.region import Region, lattice
-from gpuad.tape.versions import MANY, Allocation, few_rows, gather, portions, rows, scattering
+from gpuad.tape.memory.arena import GROWTH, LARGE, Arena
+from gpuad.tape.memory.region import Region, lattice
+from gpuad.tape.memory.versions import MANY, Allocation, few_rows, gather, portions, rows, scattering
 
 
 def scattered(count: int, unit: int, seed: int = 0) -> Region:
@@ -21,7 +21,7 @@ def scattered(count: int, unit: int, seed: int = 0) -> Region:
 
 @pytest.mark.parametrize("unit", [1, 3, 8, 24, 64, 192])
 def test_many_runs_are_copied_in_units(unit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpuad.tape.versions.PORTION", 64 * 7)
+    monkeypatch.setattr("gpuad.tape.memory.versions.PORTION", 64 * 7)
     region = scattered(300, unit)
     assert few_rows(region) is None and len(rows(region)) > MANY
     source = np.random.default_rng(1).integers(0, 256, region.high + 5, np.uint8)

@@ -11,7 +11,7 @@ from launch_tools import compiled
 
 import gpuad
 from gpuad import Duplicated, TapeError, ops
-from gpuad.tape.lossy import Format
+from gpuad.tape.memory.lossy import Format
 
 SOURCE = r"""
 template <class T> __device__ T moved(T x, T k) { return x + T(0.1) * k * (T(1) - x * x); }

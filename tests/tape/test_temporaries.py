@@ -17,7 +17,7 @@ from launch_tools import running
 import gpuad
 from gpuad import Duplicated, ShadowError, Tape, TapeError, ops
 from gpuad.api import Kernel
-from gpuad.tape.temporaries import Temporary
+from gpuad.tape.memory.temporaries import Temporary
 
 N = 6
 SOURCE = """
@@ -40,7 +40,7 @@ def executor(request: pytest.FixtureRequest) -> Iterator[None]:
 def nothing_is_analysed() -> Iterator[None]:
     """Within it no call is bound, no rule checked and no reverse planned."""
     with pytest.MonkeyPatch.context() as patch:
-        for what in ("gpuad.tape.reversal_plan.Reversal.plan", "gpuad.tape.rule_calls._checked"):
+        for what in ("gpuad.tape.reverse.reversal_plan.Reversal.plan", "gpuad.tape.record.rule_calls._checked"):
             patch.setattr(what, _never)
         patch.setattr(Kernel, "bind", _never)
         yield

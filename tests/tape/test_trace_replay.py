@@ -16,7 +16,7 @@ from tape_tools import cuda, edited, launch, pair
 import gpuad
 from gpuad import Active, Duplicated, LaunchError, ShadowError, TapeError
 from gpuad.api import Kernel
-from gpuad.tape.trace_replay import Repeating
+from gpuad.tape.replay.trace_replay import Repeating
 
 N = 12
 
@@ -32,7 +32,7 @@ def nothing_is_analysed() -> Iterator[None]:
     """Within it no call is bound and no reverse is planned."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Kernel, "bind", _never)
-        patch.setattr("gpuad.tape.reversal_plan.Reversal.plan", _never)
+        patch.setattr("gpuad.tape.reverse.reversal_plan.Reversal.plan", _never)
         yield
 
 
@@ -108,7 +108,7 @@ def outcome(tape: gpuad.Tape, steps: list[Step], held: dict[str, Any], plain: bo
 def test_a_tape_used_again_does_what_a_new_one_does(seed: int, restore: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     r = random.Random(seed)
     tape, held, steps = gpuad.Tape(restore=restore), fresh(seed), [random_step(r) for _ in range(r.randrange(1, 9))]
-    monkeypatch.setattr("gpuad.tape.trace_replay._TRIES", 99)
+    monkeypatch.setattr("gpuad.tape.replay.trace_replay._TRIES", 99)
     for run in range(9):
         start, other, new = fresh(100 * seed + run), fresh(100 * seed + run), gpuad.Tape(restore=restore)
         fill(held, start)

@@ -1,0 +1,245 @@
+"""The bytes that a budget allows, those that are there, and what a first recording lets go of where more are wanted.
+
+While a program is recorded for the first time its length is not known. So two things are kept: what adjoints need (`stores`), as
+without a budget, and what the program needs to run once more from its beginning (`restarts`: its initial state, as far as it is
+overwritten, and the results of what may not run again). When both do not fit, the first is let go, and checkpoints are stored from there on
+(`marks`), and thinned as the program goes on; when the second could not fit whatever comes, that is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, cast
+
+from ...budget import bytes_of, expendable, rounded, shown
+from ...errors import BudgetError
+from ...pipeline import executor_of
+from ...runtime.actions import Doing
+from ..memory.arena import Exact, Full, Separate
+from ..memory.made_arrays import MadeArrays
+from ..memory.memory_log import Kind
+from ..memory.versions import Allocation
+from ..record.operations import Operation
+from ..record.recorded_launch import Launched
+from ..replay.trace_steps import Step
+from .offload import Level
+from .online_checkpoints import Copied, Marks
+from .planner import Turn
+from .program_states import Program
+from .rerun import Regions, Rerun, joined, united
+from .script_actions import Kept, Scripted
+
+
+class Recorded(Protocol):
+    """What a budget knows of its tape."""
+
+    operations: list[Operation]
+    allocations: dict[int, Allocation]
+    made: MadeArrays
+    restore: bool
+    state: str
+    doing: Doing
+    steps: list[Step] | None
+
+    @property
+    def library_name(self) -> str | None:
+        """Whose arrays the program works on."""
+
+    def claim(self, operation: Operation, time: int) -> None:
+        """Notes what the operation's adjoint needs of memory as it is."""
+
+    def save_overwritten(self, operation: Operation, time: int) -> None:
+        """Saves what operation number `time` is about to overwrite, as far as it is needed."""
+
+    def drop_plans(self) -> None:
+        """Reversals that were planned have a script whose memory is let go."""
+
+    def unknown(self) -> None:
+        """The program is not known any more."""
+
+
+class BudgetMemory(ABC):
+    """The bytes that a tape may add, and what it keeps within them. `given`: as the user wrote it; `new`: makes memory of the tape,
+    `work`: called before transient memory is used anew; `offload`: where checkpoints may go besides. `saved`, `transient`: the tape's
+    memory for what adjoints need, and for one operation at a time; `most`: the most bytes that it ever had."""
+
+    def __init__(self, tape: Recorded, given: object, new: Callable[..., Any], work: Callable[[], None], offload: Any = None) -> None:
+        bytes_of(given, lambda: 0)  # what cannot be read is refused now
+        self.tape, self.given, self.new = tape, given, new
+        self.saved = Separate(self._new_saved, self.admit)
+        self.shrunk = False  # whether there was less memory than the budget allows
+        self.transient = Exact(partial(new, kind=Kind.scratch), work, self.admit_transient)
+        self.offload, self.level = offload, cast("Level | None", None)
+        self.limit: int | None = None
+        self._scripted: Scripted | None = None
+        self._old: list[Copied] = []  # copies of a part that is recorded anew
+        self._resuming: tuple[bool, bool] | None = None
+        self._fits_stored = False  # whether a program that comes again is known to need no second run
+        self._ahead = False  # whether transient memory is asked for by an operation that has not begun
+        self.most = 0
+
+    def forget(self) -> None:
+        """Begins anew."""
+        if self.shrunk:
+            self.limit, self.shrunk = None, False  # others may have let go
+        scripted, restarts = self._resuming or (False, True)
+        self._prefers_stores, self._fits_stored = self._fits_stored, False
+        self.stores, self.restarts = not scripted, restarts
+        self.reruns: list[Rerun] = []
+        self.kept = Kept()
+        self._several: Regions = {}  # written more than once
+        self._scripted = None
+        self.marks, self._slots, self._turn = Marks(), 0, Turn(1, 0)
+
+    def limited(self) -> int:
+        """The budget in bytes."""
+        if self.limit is None:
+            executor = executor_of(self.tape.library_name)
+            self.limit = bytes_of(self.given, executor.free)
+        return self.limit
+
+    def added(self) -> int:
+        """Bytes that the tape has now, of all kinds."""
+        script = self._scripted.nbytes if self._scripted is not None else 0
+        return self.saved.nbytes + self.kept.nbytes + self.marks.nbytes + script + self.transient.nbytes + self.tape.made.nbytes
+
+    def _note_added(self) -> None:
+        self.most = max(self.most, self.added())
+
+    def _fits(self, more: int = 0, use: str = "") -> bool:
+        """Whether so many bytes more are within the budget, after what has to go for that is gone. `use`: what they are for: "stores",
+        which may be what goes, "restarts", or an operation that goes on ("amid"), so that one of both has to stay."""
+        least = more if use == "restarts" else 0
+        while self.added() + more > self.limited():
+            if self.marks:
+                self._thin()
+                continue
+            if not (self.stores or self.restarts) or (use == "amid" and not (self.stores and self.restarts)):
+                return False
+            if self.restarts and (not self.stores or self._prefers_stores or self._least_restart() + least > self.limited()):
+                if self.stores or self.tape.doing.dry:
+                    self._drop_restarts()
+                else:
+                    self._convert()
+                if use == "restarts":
+                    return False
+            else:
+                self._drop_stores()
+                if use == "stores":
+                    return False
+        return True
+
+    def _least_restart(self) -> int:
+        """What a reversal that starts from the beginning takes at least, as far as the program has come."""
+        again = united(self._several, joined((c.allocation.address, c.piece.region) for c in self.kept.initial))
+        return self.kept.nbytes + sum(rounded(r.nbytes) for r in again.values()) + self.transient.nbytes + self.tape.made.nbytes
+
+    def _drop_stores(self) -> None:
+        self.stores = False
+        for a in self.tape.allocations.values():
+            a.pieces = []
+        for step in self.tape.steps or ():  # their actions hold the memory; a schedule says what each does when the program comes again
+            step.actions, step.calls = (), None
+        self.tape.doing.taken()
+        self.tape.operations[:] = [replace(op, logs=[]) if isinstance(op, Launched) and op.logs else op for op in self.tape.operations]
+        self.saved.drop()
+
+    def _drop_restarts(self) -> None:
+        self._copy_no_more()
+        self.restarts, self.kept = False, Kept()
+        self.marks.clear()
+
+    def _copy_no_more(self) -> None:
+        """Steps do not copy any longer what restarts need."""
+        gone = {id(action) for actions in self.kept.saving.values() for action in actions}
+        doing = self.tape.doing
+        doing.actions = [a for a in doing.actions if id(a) not in gone]
+        for step in self.tape.steps or ():
+            if any(id(a) in gone for a in step.actions):
+                step.actions, step.calls = tuple(a for a in step.actions if id(a) not in gone), None
+
+    def admit(self, size: int) -> bool:
+        """Whether memory for what adjoints need may grow by so much."""
+        fits = self._fits(size, "stores") and self.stores
+        if fits:
+            self.most = max(self.most, self.added() + size)
+        return fits
+
+    def _made(self, nbytes: int, kind: Kind = Kind.checkpoint, rest: int = 0) -> Any:
+        """Memory of the tape. Full where the allocator has none, for the first time: then the budget is what the tape has, and `rest`, from
+        here on, and who asks plans anew."""
+        try:
+            return self.new(nbytes, kind=kind)
+        except MemoryError:
+            if self.shrunk:
+                raise
+            allowed, self.shrunk = self.limited(), True
+            self.limit = self.added() + rest
+            warnings.warn(
+                f"gpuad: there is no memory for {shown(nbytes)} more, which the budget of {shown(allowed)} allows: others have it. The "
+                f"tape plans anew, within {shown(self.limit)}.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            raise Full from None
+
+    def _new_saved(self, nbytes: int) -> Any:
+        """Memory for what adjoints need."""
+        try:
+            return self._made(nbytes, Kind.saved)
+        except Full:
+            if self._fits(rounded(nbytes), "stores") and self.stores:
+                return self.new(nbytes, kind=Kind.saved)
+            raise
+
+    def _new_copy(self, nbytes: int) -> Any | None:
+        """Memory for a copy that restarts need, if there is room."""
+        for _ in range(2):
+            if not self._fits(rounded(nbytes), "restarts") or not self.restarts:
+                return None
+            with suppress(Full):
+                return self._made(nbytes)
+        return None
+
+    def make_room(self, nbytes: int) -> None:
+        """An operation of a recording is about to make an array: what has to go goes before."""
+        self._fits(rounded(nbytes))
+
+    def measured(self, action: Callable[[], None]) -> int:
+        """Does something for an operation that has not begun, so that for it may go what may go between operations; gives the bytes of
+        transient memory that it took."""
+        self._ahead, self.transient.most = True, 0
+        try:
+            action()
+        finally:
+            self._ahead = False
+        return self.transient.most
+
+    def admit_transient(self, size: int) -> None:
+        """Transient memory is about to grow. BudgetError where a reversal must not."""
+        if self.tape.state == "recording":
+            self._fits(size, "" if self._ahead else "amid")  # what does not fit is refused when the program has ended
+        elif self.added() + size > self.limited():
+            raise BudgetError(
+                f"an adjoint asks for {shown(size)} while it runs, beyond the budget of {shown(self.limited())}: at least "
+                f"{shown(self.added() + size)} would do. Arrays are as the program left them."
+            )
+        self.most = max(self.most, self.added() + size)
+
+    def _thin(self) -> None:
+        """Lets go of the mark that costs the least."""
+        self._slots = max(self._slots, len(self.marks))  # with the state at the beginning, and without the one that goes
+        numbers = [0, *(self._turn.number(mark.time) for mark in self.marks.marks)]
+        self.marks.drop(expendable(numbers, self._turn.number(len(self.reruns)), self._slots) - 1)
+
+    @abstractmethod
+    def _convert(self) -> None:
+        """Runs what has been recorded once more and keeps what adjoints need, in place of what restarts do."""
+
+    def _program(self) -> Program:
+        return Program(self.tape.operations, self.reruns, {a.address: a for a in self.tape.allocations.values()})

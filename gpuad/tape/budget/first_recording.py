@@ -1,0 +1,233 @@
+"""What a tape within a budget copies while it records a program for the first time, beside what adjoints need.
+
+In: each operation as it runs again (`rerun`), before and after it is made. Out: the state at the beginning and at marks, as far as it is
+overwritten, and what operations that may not run again have written (`kept`, `marks`), within the bytes that there are (`budget_memory`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ... import pipeline
+from ...budget import rounded, stride
+from ...runtime.actions import Action, Doing, clearing, perform
+from ..memory.arena import Full, Pooled
+from ..memory.region import EMPTY, Region
+from ..memory.versions import Allocation, home_of, piece_of
+from ..record.operations import Foreign, Operation, Renewed
+from ..record.recorded_launch import Launched
+from .budget_memory import BudgetMemory
+from .offload import level_of
+from .online_checkpoints import Copied
+from .planner import Planner, Turn
+from .rerun import Regions, Rerun, allocation_of, common, needs_of, united, without
+from .script_actions import Kept
+
+_NONE = Rerun({}, {}, {}, None, None)
+
+
+class FirstRecording(BudgetMemory):
+    """The part of a budget that follows a recording."""
+
+    _planner: Planner | None
+
+    def forget(self) -> None:
+        """Begins anew."""
+        super().forget()
+        self.again: dict[Any, Rerun] = {}  # of a recipe, which turns of a loop share
+        self._done: Regions = {}
+        self._pending: Regions = {}
+        self._open: list[Regions] = []
+        self._coming = _NONE
+        self._copies = 0
+        self._signatures: list[Any] = []
+
+    def stacks(self, operation: Launched) -> int:
+        """Bytes that the stacks of a launch's reverse will take, which is about to be made."""
+        adjoint, call = operation.adjoint, operation.call
+        if adjoint is None or not adjoint.layout.scratch:
+            return 0
+        self.transient.reset()
+        pooled = replace(call, pool=Pooled(call.executor, self.transient))
+        return self.measured(lambda: pipeline.take_scratch(adjoint, pooled))
+
+    def coming(self, rerun: Rerun, what: Any) -> None:
+        """The operation that is recorded next, as it runs again, and what tells it from others."""
+        self._coming = rerun
+        self._signatures.append(what)
+
+    def before(self, operation: Operation, time: int) -> None:
+        """Copies what an operation is about to overwrite of the state at the beginning, if the program reads that."""
+        if self.offload is not None and self.level is None:
+            self.level = level_of(self.offload, self.tape.library_name)
+        rerun = self._coming
+        self._arrive(operation, rerun, time)
+        reads = united(rerun.reads, needs_of(operation, rerun.must))
+        fresh = without(united(self._pending, reads), self._done)
+        wanted = common(fresh, rerun.writes)
+        if self.tape.restore:
+            users = {w: r for w, r in rerun.writes.items() if w not in self.tape.made.arrays}
+            wanted = united(wanted, without(users, self._done))
+        if self.restarts and not self.stores and not self.tape.doing.dry:
+            self._mark(time)
+        allocations = {**self.tape.allocations, **allocation_of(operation)}
+        for where, region in wanted.items():
+            if self._copy(lambda: self.kept.initial, allocations[where], region, time, time):
+                self.marks.add(self.kept.initial[-1], lent=True)
+        self._copy_for_marks(without(reads, rerun.arrives), rerun.writes, wanted, allocations, time)
+        self.marks.wrote(rerun.writes)
+        self._several = united(self._several, common(self._done, rerun.writes))
+        self._done = united(self._done, rerun.writes)
+        self._pending = without(fresh, rerun.writes)
+
+    def _arrive(self, operation: Operation, rerun: Rerun, time: int) -> None:
+        """Copies what code that the tape does not see has written before an operation that works on it."""
+        if isinstance(operation, Foreign):  # which nothing has worked on
+            self._open = [rest for written in self._open if (rest := without(written, rerun.writes))]
+            return
+        met = united(united(rerun.reads, rerun.writes), needs_of(operation, {}))
+        for written in self._open:
+            part = common(written, met)
+            rerun.arrives = united(rerun.arrives, part)
+            for where, region in part.items():
+                self._copy(lambda: self.kept.arrivals.setdefault(time, []), self.tape.allocations[where], region, time, time)
+                written[where] = written[where] - region
+
+    def _mark(self, time: int) -> None:
+        """Sets a mark before an operation, if it is the time for one."""
+        if self._slots == 0 and not self.marks:
+            self._turn = Turn.of(self._program(), self._signatures)
+        steps = self._turn.number(time) - self._turn.number(self.marks.marks[-1].time if self.marks else 0)
+        apart = stride(self._turn.number(time), self._slots) if self._slots else 1
+        if time and steps >= apart and self._turn.begins(time):
+            self.marks.set(time)
+
+    def _copy_for_marks(self, reads: Regions, writes: Regions, copied: Regions, allocations: Mapping[int, Allocation], time: int) -> None:
+        """Copies what an operation is about to overwrite of the states at marks, beside what was copied for that at the beginning; marks
+        that there is no room for are let go."""
+        while self.marks:
+            wanted = without(self.marks.to_copy(reads, writes), copied)
+            homes = {w: home_of(r, r, allocations[w].root) for w, r in wanted.items()}
+            more = sum(rounded(nbytes) for _, nbytes in homes.values())
+            if self._least_restart() + self.marks.nbytes + more <= self.limited():
+                break
+            self._thin()
+        else:
+            return
+        for where, region in wanted.items():
+            base, nbytes = homes[where]
+            try:
+                room = self._made(rounded(nbytes))  # to the last byte that others may have of it
+            except Full:
+                self._thin()
+                self._copy_for_marks(reads, writes, copied, allocations, time)
+                return
+            piece = piece_of(allocations[where].root, region, time, room[:nbytes], base)
+            perform(piece.saving)
+            self.marks.add(Copied(allocations[where], piece, 0, room), lent=False)
+            self._note_added()
+
+    def _copy(self, found: Callable[[], list[Copied]], allocation: Allocation, region: Region, time: int, owner: int) -> bool:
+        """Copies bytes for restarts, if there is room; whether there was. `found`: where they are noted then; those before may have to
+        go to make room."""
+        if not self.restarts:
+            return False
+        base, nbytes = home_of(region, region, allocation.root)
+        old = self._old.pop(0) if self._old else None
+        if old is not None and (old.piece.time, old.piece.region, old.allocation.address) == (time, region, allocation.address):
+            data = old.piece.data
+        else:
+            data, self._old = self._new_copy(nbytes), []
+        if data is None:
+            return False
+        piece = piece_of(allocation.root, region, time, data, base)
+        for action in piece.saving:
+            self.tape.doing.do(action)
+        self.kept.saving.setdefault(owner, []).extend(piece.saving)
+        self._copies += 1
+        found().append(Copied(allocation, piece, self._copies))
+        self._note_added()
+        return True
+
+    def _copied(self, allocation: Allocation, region: Region, time: int) -> Copied:
+        """Bytes of an allocation as they are now."""
+        base, nbytes = home_of(region, region, allocation.root)
+        piece = piece_of(allocation.root, region, time, self.new(nbytes), base)
+        perform(piece.saving)
+        return Copied(allocation, piece, 0)
+
+    def after(self, operation: Operation, time: int) -> None:
+        """The operation has been recorded."""
+        rerun = self._coming
+        self.reruns.append(rerun)
+        self._coming = _NONE
+        if rerun.keeps:
+            allocations = allocation_of(operation)
+            for where, region in rerun.writes.items():
+                self._copy(lambda: self.kept.results.setdefault(time, []), allocations[where], region, time, -1 - time)
+        if isinstance(operation, Foreign) and not isinstance(operation, Renewed):
+            self._open.append(dict(rerun.writes))
+        self._fits()
+        self._note_added()
+
+    def _convert(self) -> None:
+        """Runs what has been recorded once more from its beginning and keeps what adjoints need, as if that had been kept all along: where
+        it takes less than to start again in a reversal, but did not fit beside what that takes."""
+        if self.stores:
+            self._drop_stores()
+        self._copy_no_more()
+        initial, doing = self.kept.initial, self.tape.doing
+        self.kept = Kept(results=self.kept.results, arrivals=self.kept.arrivals)
+        self.restarts, self.stores = False, True
+        self.marks.clear()
+        for a in self.tape.allocations.values():
+            a.pending, a.initial = EMPTY, EMPTY
+        last = [rerun.writes for rerun in self.reruns[-1:] if rerun.keeps]  # whose result is perhaps not kept yet
+        newest = [part for each in (*self._open, *last) for part in each.items()]
+        open_ = [self._copied(self.tape.allocations[where], region, len(self.reruns)) for where, region in newest]
+        _put_back(initial)
+        initial = []
+        steps = [step for step in self.tape.steps or () if step.operates]
+        for time, (operation, rerun) in enumerate(zip(list(self.tape.operations), self.reruns, strict=True)):
+            self.tape.doing = Doing()
+            _put_back(self.kept.arrivals.get(time, ()))
+            self.tape.claim(operation, time)
+            self.tape.save_overwritten(operation, time)
+            launch = self._once_more(operation, rerun, time)
+            for use in operation.effects.after:
+                use.allocation.pending = use.allocation.pending | use.region
+            if time < len(steps):
+                steps[time].actions, steps[time].calls = (*self.tape.doing.taken(), *launch), None
+                steps[time].room = self.saved.here()
+        room = (0, 0)
+        for step in self.tape.steps or ():
+            step.room = room = step.room if step.operates else room  # what makes an array saves nothing
+        self.tape.doing = doing
+        _put_back([*self.kept.arrivals.get(len(self.reruns), ()), *open_])  # what it, and others since, have written
+        self.kept = Kept()
+        self._planner = None
+
+    def _once_more(self, operation: Operation, rerun: Rerun, time: int) -> tuple[Action, ...]:
+        """Runs an operation again, to write down what its adjoint needs if it is to; gives what does so when the program comes again."""
+        if rerun.keeps:
+            _put_back(self.kept.results.get(time, ()))
+        elif rerun.again is not None and not (rerun.logs and self.stores):
+            perform((rerun.again,))
+        if rerun.logs and self.stores and rerun.noting is not None and isinstance(operation, Launched):
+            try:
+                memories, launch = rerun.noting([self.saved.take(size) for size in rerun.logs])
+            except Full:
+                perform((rerun.again,) if rerun.again is not None else ())
+                return ()
+            self.tape.operations[time] = replace(operation, logs=list(memories))
+            actions: tuple[Action, ...] = (*(clearing(m.root) for m in memories), launch)
+            perform(actions)
+            return actions
+        return (rerun.first,) if rerun.first is not None else ()
+
+
+def _put_back(copies: Iterable[Copied]) -> None:
+    for copied in copies:
+        perform(copied.back())

@@ -1,0 +1,132 @@
+"""The arrays that the operations of a recording made, and where the shadows of its temporaries live.
+
+In: arrays as operations make them, and handles (`temporaries`) as the caller passes them. Out: what the tape knows them as, and memory for
+their shadows, the same again for the same program. Assumed: a shadow that the tape made is met only through the array it was made for, in
+one recording; what comes with it later is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arguments.annotations import Duplicated
+from ...arguments.arrays import address, resolve
+from ...budget import rounded
+from ...errors import ShadowError
+from ...ir.dtypes import shadow_dtype
+from ...runtime.base import Executor, Memory, owner_of
+from ..reverse.copy_on_write import Homes, New
+from ..reverse.shadows import Shadows
+from .array_guard import Guard
+from .streams import Streams
+from .temporaries import Made
+
+
+class MadeArrays:
+    """`arrays`: what operations made, by address; `shadows`: those of temporaries, flat, by address, which live in `homes`; `guard`: what
+    locks the arrays of the recording. `new`: makes memory for a shadow."""
+
+    def __init__(self, new: New) -> None:
+        self.homes = Homes(new)
+        self.guard = Guard(lambda array: bool(self.arrays) and address(array) in self.arrays)
+        self._arrived: Any = None  # a mark behind the last copies that handles were given
+        self.forget()
+
+    def forget(self) -> None:
+        """A recording begins anew."""
+        self.homes.reset()
+        self.arrays: dict[int, Made] = {}
+        self.shadows: dict[int, Any] = {}
+        self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays and of all homes of shadows, with copies of shadows, as a pool rounds them."""
+        kept = (*(made.array for made in self.arrays.values()), *self.homes.arrays)
+        return sum(rounded(int(array.nbytes)) for array in kept)
+
+    def note(self, made: Made) -> None:
+        """An operation has made an array; or made it again, with the shadow that it had then."""
+        if made.pair.has_shadow:
+            self._note_shadow(resolve(made.pair.own_shadow).root, made.array)
+        self.arrays[address(made.array)] = made
+
+    def shadow(self, array: Any) -> Any:
+        """A shadow of zeros for a temporary, laid out like it (C-contiguous)."""
+        root = self.homes.take(int(array.size), shadow_dtype(array.dtype))
+        root.fill(0)
+        self._note_shadow(root, array)
+        return root[: array.size].reshape(array.shape)
+
+    def _note_shadow(self, root: Any, array: Any) -> None:
+        self.homes.keep(root)
+        self.shadows[address(root)] = root
+        self._owners[address(root)] = address(array)
+
+    def refuse_reused(self, primal: Memory, shadow: Memory, name: str) -> None:
+        """ShadowError for a temporary of an earlier recording: the memory of its shadow is used again."""
+        if self.homes.has(shadow.root) and self._owners.get(address(shadow.root)) != address(primal.root):
+            raise ShadowError(
+                f"`{name}` is a temporary of an earlier recording, whose shadow was the tape's; go on with Duplicated({name}.primal), "
+                "which begins anew. Nothing was launched."
+            )
+
+    def refuse_earlier(self, names: Iterable[str], args: Sequence[Any]) -> None:
+        """ShadowError if an argument of a refused call is a temporary of an earlier recording: the memory of its shadow may be that of
+        another's by now, which is what was seen."""
+        for name, x in zip(names, args, strict=False):
+            if isinstance(x, Duplicated) and x.primal.size:
+                self.refuse_reused(resolve(x.primal), resolve(x.own_shadow), name)
+
+    def maker(self, array: Any) -> Made | None:
+        """What is known of an array that an operation has made; None where it has no elements."""
+        return self.arrays.get(address(array)) if array.size else None
+
+    def handed_out(self, x: Any) -> Any:
+        """What a caller's code may keep: of an array that an operation made, or a view of it, one that keeps its memory from being used
+        again."""
+        made = self.arrays.get(address(owner_of(x))) if self.arrays and type(x) is np.ndarray and x.size else None
+        if made is None:
+            return x
+        room = owner_of(made.handed_out()).reshape(-1).view(np.uint8)  # which is not locked, whatever is made of it
+        return np.ndarray(x.shape, x.dtype, room, address(x) - address(made.array), x.strides)
+
+    # --- memory that is used again -----------------------------------------------------------------------------------------------------
+
+    def is_free(self, made: Made) -> bool:
+        """Whether nobody has a view of the array, so that its memory can be used again."""
+        if made.is_handed_out:
+            self.guard.let_go(made.array)
+        return not made.is_handed_out
+
+    def part(self, made: Made, executor: Executor) -> None:
+        """The memory is about to be used again: who still has a handle gets a copy."""
+        self._arrived = made.take_back(executor, self._arrived)
+
+    def taken_back(self, executor: Executor, streams: Streams) -> bool:
+        """Whether all arrays may be made again, by the same program: then they are ready for that. Their shadows begin with zeros, as
+        ever."""
+        if any(made.is_handed_out for made in self.arrays.values()):
+            return False
+        if self.arrays:
+            streams.take_back(executor)
+            for made in self.arrays.values():
+                self.part(made, executor)
+        for root in self.shadows.values():
+            root.fill(0)
+        return True
+
+    def spare(self, shape: tuple[int, ...], dtype: Any, active: bool, stream: Any, pairings: Shadows) -> Made | None:
+        """An array that nobody has any more, whose memory can be that of a new one on this stream. It has the shadow that the new one is to
+        have, if that is `active`, or as little one."""
+        for where, made in self.arrays.items():
+            if made.array.shape != shape or made.array.dtype != dtype or made.has_handles or made.stream != stream:
+                continue
+            pairs = [p for layer in pairings.layers for p in layer.get(where, ())]
+            own = address(resolve(made.pair.own_shadow).root) if made.pair.has_shadow else None
+            if bool(pairs) is active and all(address(p.root) == own for p in pairs) and self.is_free(made):
+                return made
+        return None

@@ -1,0 +1,215 @@
+"""Arrays that operations of a program make, where the program comes again.
+
+A known program works on the memory that it worked on before (`trace_replay`); but what an operation has made belongs to the caller, who may
+still have it. So he gets a handle, a pair that stands for the array, and the array itself, as a view of its own, only when he asks for it.
+Before the memory is used again each handle that is left gets a copy of what it held; if somebody still has such a view, or a view of it,
+the memory is his, and the program is recorded as if it were new.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arguments.annotations import Duplicated
+from ...arguments.arrays import address
+from ...runtime.base import Executor
+
+Take = Callable[[Any], Any]
+
+_MANY = 256  # views of an array that are remembered
+
+
+class _Shared:
+    """What stands behind all views of an array that others have: they keep it alive, however they were made."""
+
+    __slots__ = ("__weakref__", "array")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    @property
+    def __array_interface__(self) -> Any:
+        """By which NumPy makes a view."""
+        return self.array.__array_interface__
+
+    def view(self) -> Any:
+        """The array once more, with this behind it."""
+        if isinstance(self.array, np.ndarray):
+            return np.asarray(self).view(self.array.dtype)
+        from ...runtime.cuda import unowned_view
+
+        return unowned_view(self.array, self)
+
+
+class Made:
+    """An array, not of size 0, that an operation made within the tape `owner`, at the user's line `where`. `pair`: the array with its
+    shadow, as that tape knows it, which `shadow` makes when it is first needed; `stream`: on which the array was made last, `source`: on
+    which its memory was, None where there are none."""
+
+    __slots__ = ("_handles", "_shared", "_view", "_views", "array", "owner", "pair", "source", "stream", "where")
+
+    def __init__(self, array: Any, shadow: Callable[[Any], Any], owner: Any, stream: Any, where: str) -> None:
+        self.array, self.owner, self.where = array, owner, where
+        self.pair = Duplicated(array)
+        self.pair._make = lambda: shadow(array)
+        self.source = self.stream = stream
+        self._handles: list[Callable[[], Any]] = []
+        self._views: dict[tuple[Any, ...], Duplicated] = {}
+        self._shared: Callable[[], Any] = _nobody
+        self._view: Callable[[], Any] = _nobody
+
+    def handed_out(self) -> Any:
+        """A view of the array for others to have: the same one as long as they have it."""
+        view = self._view()
+        if view is None:
+            behind = self._shared() or _Shared(self.array)
+            view = behind.view()
+            self._shared, self._view = weakref.ref(behind), weakref.ref(view)
+        return view
+
+    @property
+    def is_handed_out(self) -> bool:
+        """Whether anybody has it."""
+        return self._shared() is not None
+
+    @property
+    def has_handles(self) -> bool:
+        """Whether anybody has a handle."""
+        self._handles = [known for known in self._handles if known() is not None]
+        return bool(self._handles)
+
+    def seen(self, view: Any, path: Sequence[Take]) -> Duplicated:
+        """The pair along a path, on which the array is this view: the same pair for views that are the same."""
+        key = address(view), view.shape, view.strides, view.dtype
+        pair = self._views.get(key)
+        if pair is None:
+            pair = self.pair
+            for take in path:
+                pair = pair._view(take)
+            if len(self._views) < _MANY:
+                self._views[key] = pair
+        return pair
+
+    def handed(self, handle: Temporary) -> None:
+        """Notes a handle."""
+        self._handles.append(weakref.ref(handle))
+
+    def take_back(self, executor: Executor, mark: Any) -> Any:
+        """The memory is about to be used again, on the current stream: each handle gets a copy of the array. What an interrupt leaves is
+        taken back later. Gives the mark that is reached when the copy is there: `mark`, moved, or a new one."""
+        handles = [handle for known in self._handles if (handle := known()) is not None]
+        if handles:
+            copy = self._copy(executor)
+            mark = executor.marked(mark)
+            for handle in handles:
+                handle.part(copy, mark)
+        self._handles.clear()
+        return mark
+
+    def _copy(self, executor: Executor) -> Any:
+        """A copy of the array, made on its stream: that is where the caller has the array, and where the pool may have the copy back."""
+        current = executor.stream()
+        if current is None or self.stream is None:
+            return self.array.copy()
+        with executor.on(self.stream):
+            executor.wait(current)
+            copy = self.array.copy()
+        executor.wait(self.stream)
+        return copy
+
+
+class Temporary(Duplicated):
+    """A handle: the pair that a caller has of an array that an operation made, or a view of such a pair. Once it has parted it is a pair
+    like any other."""
+
+    __slots__ = ("__weakref__", "_arriving", "_inner", "_made_by", "_path")
+
+    def __init__(self, made: Made, path: tuple[Take, ...] = ()) -> None:
+        super().__init__(_along(made.array, path))
+        self._made_by: Made | None = made
+        self._path = path
+        self._inner: Duplicated | None = None
+        self._arriving: Any = None  # a mark in a stream: until it is reached, the copy that it stands for is not there
+        made.handed(self)
+
+    @property
+    def primal(self) -> Any:
+        """The array itself."""
+        if self._made_by is not None:
+            whole = self._made_by.handed_out()
+            view = _along(whole, self._path)
+            self._made_by.owner.guard.lend(whole, view)
+            return view
+        if self._arriving is not None:  # no stream of the caller's knows of the copy
+            self._arriving.synchronize()
+            self._arriving = None
+        return self._primal
+
+    @property
+    def own_shadow(self) -> Any:
+        """The shadow, for code that does not let the caller see it."""
+        return self.inner.own_shadow if self._made_by is not None else super().own_shadow
+
+    @property
+    def has_shadow(self) -> bool:
+        """Whether the shadow exists already."""
+        return self.inner.has_shadow if self._made_by is not None else super().has_shadow
+
+    @property
+    def maker(self) -> Made | None:
+        """What is known of the array, if this is a handle of all of it."""
+        return None if self._path else self._made_by
+
+    @property
+    def owner(self) -> object:
+        """The tape that may use the memory again, if there is one."""
+        return self._made_by.owner if self._made_by is not None else None
+
+    @property
+    def inner(self) -> Duplicated:
+        """The pair as the tape knows it."""
+        if self._made_by is None:
+            return self
+        if self._inner is None:
+            self._inner = self._made_by.seen(self._primal, self._path) if self._path else self._made_by.pair
+        return self._inner
+
+    def part(self, copy: Any, mark: Any = None) -> None:
+        """It stands for this copy of its array from now on, which is there when the mark is reached. A shadow that it had is the tape's,
+        which refuses it from now on."""
+        if self._made_by is not None:
+            pair, self._arriving = self.inner, mark
+            self._shadow = pair.own_shadow if pair.has_shadow else None
+            self._primal, self._made_by, self._inner = _along(copy, self._path), None, None
+
+    @property
+    def _plain(self) -> type[Duplicated]:
+        return Duplicated
+
+    def _view(self, take: Take) -> Duplicated:
+        if self._made_by is not None:
+            return Temporary(self._made_by, (*self._path, take))
+        view = Duplicated(take(self.primal), take(self._shadow) if self._shadow is not None else None)
+        view._of = self
+        if self._shadow is None:
+            view._make = lambda: take(self.own_shadow)
+        return view
+
+
+def inner(x: Any, tape: object) -> Any:
+    """An argument as a tape knows it. To another tape than the one that made it, a handle is a pair like any other: it has the array."""
+    return x.inner if type(x) is Temporary and x.owner is tape else x
+
+
+def _along(array: Any, path: tuple[Take, ...]) -> Any:
+    for take in path:
+        array = take(array)
+    return array
+
+
+def _nobody() -> None:
+    """Who has a view that was never asked for."""

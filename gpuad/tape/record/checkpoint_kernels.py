@@ -1,0 +1,86 @@
+"""A reverse kernel that reads a few values of the forward part instead of the memory that they were made of (see `ad.minimum_cut`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...ad.minimum_cut import Cut, memory_read, smallest_cut
+from ...ad.reversed_loops import run_forwards
+from ...ad.stack_layout import stack_layout
+from ...ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store
+from ...ir.rewrite import Names, walk_stmts
+from ...ir.verify import verify
+from ...optimize.simplify import simplify
+from ...pipeline.adjoint import Adjoint
+from ...pipeline.pattern import Parameter, stack_parameters
+
+
+@dataclass(frozen=True, eq=False)
+class Cutting:
+    """`adjoint` reads the values from the last of its logs, an element a thread each; `extraction`, launched with `parameters` on memory
+    as it was before the primal, puts them there."""
+
+    adjoint: Adjoint
+    extraction: Kernel
+    parameters: tuple[Parameter, ...]
+    saved: tuple[Buffer, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes a thread."""
+        return sum(b.element.size for b in self.saved)
+
+    @property
+    def names(self) -> str:
+        """The values, for the user."""
+        return ", ".join(b.name.removesuffix("_saved") for b in self.saved)
+
+
+def cutting(adjoint: Adjoint, positions: frozenset[int]) -> Cutting | None:
+    """The cheapest values to keep in place of what the adjoint reads through the user's parameters at `positions` as it was before the
+    launch; None if there are none, or if the adjoint replays stores to that memory."""
+    memory = frozenset(
+        p.item for p in adjoint.parameters if p.role in ("primal", "entry") and p.position in positions and isinstance(p.item, Buffer)
+    )
+    if not memory or adjoint.recording.working:
+        return None
+    others = frozenset(p.item for p in adjoint.parameters if isinstance(p.item, Buffer) and p.role not in ("primal", "entry"))
+    primals = frozenset(p.item for p in adjoint.parameters if isinstance(p.item, Buffer)) - others
+    whole = replace(adjoint.primal, params=adjoint.params, body=adjoint.unlaid)
+    cut = smallest_cut(adjoint.unlaid, memory, others, primals, Names(whole))
+    if cut is None or not _before(adjoint, cut):
+        return None
+    found = Cutting(_adjoint(adjoint, cut), *_extraction(adjoint, cut), cut.saved)
+    return None if found.adjoint.reads & memory else found
+
+
+def _before(adjoint: Adjoint, cut: Cut) -> bool:
+    """Whether the values are made of memory as it was before the launch only."""
+    written = {s.buffer for s in walk_stmts(adjoint.primal.body) if isinstance(s, Store | Accumulate | Atomic)}
+    return not any(b in written for b in memory_read(cut.extraction))
+
+
+def _extraction(adjoint: Adjoint, cut: Cut) -> tuple[Kernel, tuple[Parameter, ...]]:
+    count = len(adjoint.logs)
+    kept = [p for p in adjoint.parameters if p.role in ("primal", "entry", "offset", "log")]
+    parameters = (*kept, *(Parameter("log", count + i, b) for i, b in enumerate(cut.saved)))
+    body = run_forwards(simplify(cut.extraction, adjoint.first_own))
+    kernel = Kernel(f"{adjoint.primal.name}_extract", tuple(p.item for p in parameters), body, adjoint.primal.span)
+    verify(kernel)
+    return kernel, parameters
+
+
+def _adjoint(adjoint: Adjoint, cut: Cut) -> Adjoint:
+    body = run_forwards(simplify(cut.rest, adjoint.first_own))
+    logs = (*adjoint.logs, *cut.saved)
+    read = set(memory_read(body))
+    entry = {b: copy for b, copy in adjoint.recording.entry.items() if copy in read}
+    shadows = [p.item for p in adjoint.parameters if p.role == "shadow"]
+    wide = replace(adjoint.primal, params=(*adjoint.primal.params, *shadows, *logs))
+    names = Names(replace(wide, body=body, params=(*wide.params, *entry.values())))
+    layout = stack_layout(body, adjoint.recording.primal, entry, adjoint.recording.stacks, adjoint.logged, names)
+    parameters = [p for p in adjoint.parameters if p.role in ("primal", "shadow", "offset") or (p.role == "entry" and p.item in read)]
+    parameters += [Parameter("log", i, b) for i, b in enumerate(logs)]
+    parameters += stack_parameters(layout)
+    recording = replace(adjoint.recording, entry=entry)
+    return replace(adjoint, layout=layout, parameters=tuple(parameters), logs=logs, unlaid=body, recording=recording)

@@ -1,0 +1,179 @@
+"""Decides, when memory is about to be overwritten, whether it is copied or a few values are kept in its place (RULES 14, N2 and N3).
+
+A launch whose adjoint could do with values that a thread computes once (see `checkpoint_kernels`) only claims the memory that they are made
+of. If that memory survives, nothing is saved. Else the launches that claim it are decided together, since one copy would serve all of them:
+what takes fewer bytes is done, just before the memory is overwritten.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ... import pipeline
+from ...api import Kernel as UserKernel
+from ...ir.dtypes import dtype_of
+from ...ir.nodes import Kernel
+from ...pipeline import Call, State
+from ...pipeline.adjoint import Adjoint
+from ...runtime.actions import Doing
+from ...runtime.base import Memory
+from ..memory.region import EMPTY, Region
+from ..memory.versions import Allocation, Claim
+from ..replay.trace_steps import Step
+from .checkpoint_extraction import Extraction, is_light, write_values, writes_values
+from .checkpoint_kernels import Cutting
+from .operations import Effects, Operation, Use
+from .recorded_launch import Kept, Launched
+
+
+@dataclass(frozen=True, eq=False)
+class Surviving:
+    """What is read of an allocation where it is: in any case (`firm`), or unless values are kept instead (`claims`)."""
+
+    allocation: Allocation
+    firm: Region
+    claims: tuple[Claim, ...]
+
+
+class Keeping(ABC):
+    """The part of a recording that decides what is kept for claims: copies of memory, or values made of it."""
+
+    operations: list[Operation]
+    allocations: dict[int, Allocation]
+    extractions: list[Extraction]
+    surviving: Sequence[Surviving]
+    doing: Doing
+
+    @abstractmethod
+    def reach(self, kernel: UserKernel, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
+        """What a launch does to memory and what the adjoint reads, and the latter by the reverse kernel's parameters."""
+
+    @abstractmethod
+    def pooled(self, call: Call) -> Call:
+        """The call with memory for its needs from what the tape saves."""
+
+    @abstractmethod
+    def space(self, length: int, dtype: Any) -> Any:
+        """A flat array in what the tape saves, not cleared."""
+
+    def choose_checkpoints(self, writes: Sequence[Use]) -> None:
+        """Decides the claims on what is about to be written."""
+        hit: dict[int, set[int]] = {}
+        for use in writes:
+            for claim in use.allocation.claims:
+                if claim.region & use.region:
+                    hit.setdefault(claim.time, set()).add(claim.position)
+        if not hit:
+            return
+        cuts = {time: cut for time, positions in hit.items() if (cut := self._launched(time).cuts.get(frozenset(positions))) is not None}
+        self.demand(time for time in hit if time not in cuts)
+        if sum(cut.nbytes * self._launched(time).call.threads for time, cut in cuts.items()) >= _copied(writes, set(cuts)):
+            self.demand(cuts)
+            return
+        for time, cut in cuts.items():
+            self._keep(time, cut)
+
+    def demand(self, times: Iterable[int]) -> None:
+        """These launches need the memory itself."""
+        wanted = set(times)
+        for a in self.allocations.values() if wanted else ():
+            for claim in a.claims:
+                if claim.time in wanted:
+                    a.pending = a.pending | claim.region
+        self._release(wanted)
+
+    def demand_all(self) -> None:
+        """What is still claimed when the recording ends is read where it is."""
+        self.surviving = [Surviving(a, a.pending, tuple(a.claims)) for a in self.allocations.values() if a.claims]
+        for a in self.allocations.values():
+            a.pending, a.claims = a.needed, []
+
+    def _release(self, times: set[int]) -> None:
+        for a in self.allocations.values() if times else ():
+            a.claims = [c for c in a.claims if c.time not in times]
+
+    def _launched(self, time: int) -> Launched:
+        operation = self.operations[time]
+        assert isinstance(operation, Launched), "only launches make claims"
+        return operation
+
+    def _keep(self, time: int, cut: Cutting) -> None:
+        """Computes the values now, from memory that is still as the launch saw it; its adjoint reads them from here on."""
+        old = self._launched(time)
+        call = self.pooled(old.call)
+        call.prepare([cut.extraction, *_of_reverse(cut, call)])
+        kept = self.room_for(cut, call)  # read where they are written
+        arguments = call.bound.arguments
+        live = {i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(arguments)}
+        entries = {i: a.memory for i, a in enumerate(arguments) if a.memory is not None}
+        state = State(live, entries=entries, logs=[*old.logs, *kept])
+        call.run(cut.extraction, pipeline.arguments(cut.parameters, call, state))
+        self.extractions.append(Extraction(time, cut, kept, self.doing.actions[-1]))
+        new = self.operations[time] = self.reading(old, cut, kept, len(self.operations) - 1)
+        self._release({time})
+        for use in new.effects.before:
+            use.allocation.pending = use.allocation.pending | use.region
+
+    def room_for(self, cut: Cutting, call: Call) -> list[Memory]:
+        """Room for the values of a launch."""
+        return [Memory(self.space(call.threads, dtype_of(b.element))) for b in cut.saved]
+
+    def reading(self, old: Launched, cut: Cutting, kept: Sequence[Memory], overwriter: int | None) -> Launched:
+        """The launch with an adjoint that reads the values that are kept because of operation number `overwriter`."""
+        effects, uses = self.reach(old.kernel, cut.adjoint, old.call)
+        note = Kept(cut.names, cut.nbytes * old.call.threads, overwriter)
+        return replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=[*old.logs, *kept], cuts={}, kept=note)
+
+    def keep_light(self, steps: Sequence[Step]) -> bool:
+        """The program, which is done by these steps, comes again: its launches keep values in place of memory that survives too, where
+        these are less to read (see `extracting.is_light`). Changes operations and steps; whether any. To be called before the steps are
+        done again, since nothing was kept when they were recorded."""
+        surviving, self.surviving = self.surviving, ()
+        if not surviving or len(steps) != len(self.operations):
+            return False
+        made: dict[int, Launched] = {}
+        for time in sorted({c.time for s in surviving for c in s.claims}):
+            positions = frozenset(c.position for s in surviving for c in s.claims if c.time == time)
+            new = self._kept_light(self._launched(time), time, positions, steps[time])
+            if new is not None:
+                made[time] = new
+        if not made:
+            return False
+        self.operations = [made.get(time, operation) for time, operation in enumerate(self.operations)]
+        for s in surviving:
+            s.allocation.pending = s.firm
+            for region in (c.region for c in s.claims if c.time not in made):
+                s.allocation.pending = s.allocation.pending | region
+        return True
+
+    def _kept_light(self, old: Launched, time: int, positions: frozenset[int], step: Step) -> Launched | None:
+        """A launch that keeps values in place of all that its adjoint reads through these arguments; None where it does not."""
+        cut = old.cuts.get(positions)
+        if cut is None or not is_light(old, cut) or not writes_values(old, step, cut):
+            return None
+        old.call.prepare(_of_reverse(cut, old.call))
+        kept = self.room_for(cut, old.call)
+        if not write_values(old, step, Extraction(time, cut, kept, step.actions[-1])):
+            return None
+        return self.reading(old, cut, kept, None)
+
+
+def _of_reverse(cut: Cutting, call: Call) -> list[Kernel | None]:
+    """The kernels of the reverse."""
+    return [pipeline.counting(cut.adjoint, call), *(k for s in pipeline.stages(cut.adjoint, call) for k in s.kernels)]
+
+
+def _copied(writes: Sequence[Use], times: set[int]) -> int:
+    """Bytes that would be copied now for the claims of these launches alone."""
+    wanted: dict[int, tuple[Allocation, Region]] = {}
+    for use in writes:
+        a = use.allocation
+        found = wanted.get(id(a), (a, EMPTY))[1]
+        for claim in a.claims:
+            if claim.time in times:
+                found = found | (claim.region & use.region)
+        wanted[id(a)] = (a, found)
+    return sum(a.stored_bytes(region - a.pending) for a, region in wanted.values())

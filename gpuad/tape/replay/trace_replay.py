@@ -1,0 +1,222 @@
+"""A program that is recorded once more: its steps are known again, and only their actions are done.
+
+What a recording finds out (effects, regions, what is saved where, the plan of the reverse) depends on which calls come with which memory,
+and not on what is in that memory. So where the next recording makes the same calls in the same order, all of it stays as it is. Each call
+is compared with the step that is expected; the first one that differs, or an end that comes early, makes the tape record anew what has
+passed, without doing it again (the bytes that it saved lie where they would be saved now), and go on as if there had been no step before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from ...arguments.layouts import signature
+from ...errors import GpuadError, TapeError
+from ...pipeline import analysing, executor_of, in_fixed_point, plain_allowed
+from ...runtime.actions import Action, perform
+from ..budget.budgeted import Budget
+from ..memory.arena import Arena
+from ..memory.made_arrays import MadeArrays
+from ..memory.region import Region
+from ..memory.streams import Streams
+from ..memory.versions import send_far
+from ..record.checkpoint_extraction import extracted_early
+from ..record.recording import Recording
+from ..reverse.reversal_plan import Plan
+from .batching import batched
+from .trace_steps import END, Step
+
+_TRIES = 3  # programs that differ each time are not compared for ever
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """The steps of a recording that is complete, and what they take for granted: arrays, by what they are, and the surroundings."""
+
+    steps: tuple[Step, ...]
+    arrays: tuple[tuple[Any, tuple[Any, ...]], ...]
+    surroundings: tuple[Any, ...]
+
+    def holds(self, surroundings: tuple[Any, ...]) -> bool:
+        """Whether all of that is still so."""
+        return self.surroundings == surroundings and self.changed() is None
+
+    def changed(self) -> Any | None:
+        """An array that is not what it was."""
+        return next((array for array, was in self.arrays if signature(array) != was), None)
+
+
+class Repeating(Recording):
+    """The part of a tape that knows a program again."""
+
+    exact: bool
+    _library: str | None
+    _streams: Streams
+
+    def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
+        self.guard = made.guard
+        self._known: Known | None = None
+        self._misses = 0
+        super().__init__(saved, transient, within, made)
+
+    def forget(self) -> None:
+        """Begins anew."""
+        self._known = None  # first: a program whose operations are half forgotten, since an interrupt came, must not be known
+        super().forget()
+        self.steps: list[Step] | None = []
+        self._comparable = not self.exact and self._misses < _TRIES
+        self._next: Step | None = None
+        self._at = 0
+        self.plans: dict[Any, Plan] = {}
+        self.doing.taken()
+        self.doing.dry = False
+        self.guard.forget()
+
+    @property
+    def library_name(self) -> str | None:
+        """Whose arrays the program works on."""
+        return self._library
+
+    def surroundings(self) -> tuple[Any, ...]:
+        """What a recording depends on besides its calls."""
+        return executor_of(self._library), executor_of(self._library, True), analysing(), plain_allowed(), in_fixed_point()
+
+    # --- while recording ---------------------------------------------------------------------------------------------------------------
+
+    def _note(self, step: Step, lasts: bool) -> None:
+        """Keeps a step that was recorded; `lasts`: it is known by its arguments, none of which can be changed into something else."""
+        step.actions, step.room, step.locks = self.doing.taken(), self._saved.here(), self.guard.taken()
+        self._comparable = self._comparable and lasts
+        if self.steps is not None:
+            self.steps.append(step)
+
+    def _remember(self) -> None:
+        """The recording is complete."""
+        send_far(self.allocations.values())
+        if self.steps and self._comparable:
+            found = {id(a): a for step in self.steps for a in step.arrays}
+            self._known = Known((*self.steps, END), tuple((a, signature(a)) for a in found.values()), self.surroundings())
+
+    def unknown(self) -> None:
+        """A call was refused or has failed: what it left behind is not known as a step."""
+        self.steps = self._known = None
+
+    @property
+    def learns(self) -> bool:
+        """Whether the program is new, as far as it has come."""
+        return self._next is None
+
+    # --- while repeating ---------------------------------------------------------------------------------------------------------------
+
+    def _expects(self) -> bool:
+        """Begins to repeat what is known, if it can be repeated; whether it can."""
+        known = self._known
+        if known is None or not known.holds(self.surroundings()):
+            return False
+        if not self.made.taken_back(executor_of(self._library), self._streams):
+            return False
+        self.extract_early()
+        if self.steps is not None and self.keep_light(self.steps):
+            self.plans.clear()
+        self._at, self._next = 0, known.steps[0]
+        return self.within is None or self.within.expects()
+
+    def extract_early(self) -> None:
+        """The program comes again: its launches write what is kept of what they read."""
+        extractions, self.extractions = self.extractions, []
+        if self.steps is not None and extractions:
+            extracted_early(self.steps, self.operations, extractions)
+
+    def _repeat(self, step: Step) -> bool:
+        """Does what the expected step did; False, and nothing was done, where a check refuses it: the call is then recorded, to say so."""
+        self._require("recording")
+        assert self._known is not None
+        if self.within is not None and self._at == 0:
+            self.within.refuse_again()
+        if step.check is not None:
+            try:
+                self._do(step, (step.check,))
+            except GpuadError:
+                self.differ()
+                return False
+        if step.calls is None:
+            step.calls = batched(step.actions)
+        try:
+            self._do(step, step.calls)
+        except BaseException as error:
+            name = getattr(step.what, "name", "foreign code")
+            self.state = f"interrupted at operation {self._at} ({name}) by {type(error).__name__}: {error}"
+            raise
+        self._at += 1
+        self._next = self._known.steps[self._at]
+        return True
+
+    def _do(self, step: Step, actions: Sequence[Action]) -> None:
+        """Does what belongs to a step, on the stream of the step."""
+        if step.stream is None:
+            perform(actions)
+            return
+        executor = executor_of(self._library)
+        with executor.on(step.stream if step.stream is not True else None):
+            self._streams.enter(executor)
+            perform(actions)
+
+    def repeats(self, what: Any, args: Sequence[Any], regions: Mapping[str, Region] | None = None) -> bool:
+        """Whether a call is the expected step, which has been done then. Where it is not, the tape is ready to record it."""
+        step = self._next
+        if step is None:
+            return False
+        if step.what is what and step.same_arguments(args) and getattr(step, "regions", None) == regions:
+            self.guard.again(step, args)
+            return self._repeat(step)
+        self.differ()
+        return False
+
+    def differ(self) -> None:
+        """The program is another one than before: records anew what has passed."""
+        if self._next is None:
+            return
+        assert self._known is not None
+        passed, state = self._known.steps[: self._at], self.state
+        if self.within is not None and self.within.refused:
+            self._next = None
+            self.forget()
+            self.state = state
+            return
+        self._misses += 1
+        with self.within.resuming() if self.within is not None else nullcontext():
+            self.forget()
+            self.state, self.doing.dry = state, True
+            try:
+                for step in passed:
+                    step.again(self)
+                    if (self.within is None or self.within.stores) and self._saved.here() != step.room:
+                        raise TapeError("what the program saves has moved; record it with a new tape")
+            except BaseException as error:
+                self.state = f"interrupted by {type(error).__name__}: {error}"
+                raise
+            finally:
+                self.doing.dry = False
+
+    def _compare_arrays(self) -> None:
+        """A call in the words of the last time is not looked at closer: here it turns out if its arrays were something else by then."""
+        assert self._known is not None
+        changed = self._known.changed()
+        if changed is not None:
+            self._known = None
+            self.state = f"interrupted: an array of shape {changed.shape} was laid out anew, or made read-only, while the program ran"
+            raise TapeError(f"{self.state.removeprefix('interrupted: ')}; record it again")
+
+    def _whole(self) -> bool:
+        """At the end of a recording: whether it was the expected one to the last step."""
+        if self._next is None:
+            return False
+        if self._next is END:
+            self._next, self._misses = None, 0
+            self._compare_arrays()
+            return True
+        self.differ()
+        return False

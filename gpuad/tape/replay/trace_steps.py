@@ -1,0 +1,190 @@
+"""The steps of a recording, as they are known again when the same program runs once more.
+
+A step is a call that a tape recorded, and the actions that it took. A call is the same if it has the same kernel, geometry and numbers, and
+arrays that are the same memory laid out in the same way. The step keeps its arrays alive, so an address stays what it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...arguments.annotations import Active, BatchDuplicated, Const, Duplicated, shadows_of_array
+from ...arguments.arrays import is_array
+from ...arguments.layouts import signature
+from ...runtime.actions import Action
+from ..memory.temporaries import Made
+
+_NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(None), type(...), np.dtype, type)
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """`what` was called: a kernel, a rule, or a kind of `Foreign`; `operates`: whether it is an operation of the tape; `line`, `where`: of
+    the call. `check`: what is looked at before each launch, and refuses it before anything is written; `actions`: what was done; `calls`:
+    the same as few calls, once it has been done again; `room`: how far the saved bytes reach after it; `arrays`: whose memory it works on;
+    `locks`: those that are locked with it; `stream`: None where there are none, True for the one that is current."""
+
+    operates: ClassVar[bool] = True
+    what: Any
+    args: tuple[Any, ...]
+    line: Any
+    where: str
+    check: Action | None = field(default=None, init=False)
+    actions: tuple[Action, ...] = field(default=(), init=False)
+    calls: tuple[Action, ...] | None = field(default=None, init=False)
+    room: tuple[int, int] = field(default=(0, 0), init=False)
+    arrays: tuple[Any, ...] = field(default=(), init=False)
+    locks: tuple[Any, ...] = field(default=(), init=False)
+    stream: Any = field(default=None, init=False)
+
+    def same_arguments(self, args: Sequence[Any]) -> bool:
+        """Whether a call has these arguments."""
+        own = self.args
+        if len(own) != len(args):
+            return False
+        for a, b in zip(own, args, strict=True):
+            if a is b:  # all() of a generator would take as long as all the rest
+                continue
+            if not same(a, b):
+                return False
+        return True
+
+    def again(self, tape: Any) -> None:
+        """Records the call once more."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False, slots=True)
+class LaunchStep(Step):
+    """A launch of a kernel."""
+
+    grid: Any
+    block: Any
+    shared_mem: int
+    wanted: Any  # the stream that was asked for
+
+    def same(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> bool:
+        """Whether a launch of the same kernel is this one."""
+        return (
+            (grid is self.grid or _same_geometry(grid, self.grid))
+            and (block is self.block or _same_geometry(block, self.block))
+            and shared_mem == self.shared_mem
+            and stream is self.wanted
+            and self.same_arguments(args)
+        )
+
+    def again(self, tape: Any) -> None:
+        tape.record_launch(self.what, self.grid, self.block, self.args, self.shared_mem, self.wanted, self.line, self.where)
+
+
+@dataclass(eq=False, slots=True)
+class ForeignStep(Step):
+    """Code that the tape does not see."""
+
+    def again(self, tape: Any) -> None:
+        tape.record_foreign(self.args, self.line, self.where)
+
+
+@dataclass(eq=False, slots=True)
+class MadeStep(Step):
+    """An array that an operation made; its arguments: library, shape, type, whether it is to have a shadow."""
+
+    operates: ClassVar[bool] = False
+    made: Made
+
+    def again(self, tape: Any) -> None:
+        tape.record_made(self.made, self.args)
+
+
+@dataclass(eq=False, slots=True)
+class RenewedStep(MadeStep):
+    """An array that an operation made in the memory of an earlier one."""
+
+    operates: ClassVar[bool] = True
+
+    def again(self, tape: Any) -> None:
+        tape.record_renewed(self.made, self.args, self.line, self.where)
+
+
+END = Step(None, (), None, "")  # nothing is like it
+
+
+def _same_geometry(a: Any, b: Any) -> bool:
+    return type(a) is type(b) and isinstance(a, int | tuple) and bool(a == b)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two arguments, the first of which lasts, mean the same."""
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind is int or kind is str or kind is bool or kind is bytes:
+        return bool(a == b)
+    if kind is float:
+        return bool(a == b) and math.copysign(1.0, a) == math.copysign(1.0, b)
+    if isinstance(a, np.generic):
+        return bool(a.dtype == b.dtype) and a.tobytes() == b.tobytes()
+    if isinstance(a, Duplicated):
+        there = a.keep == b.keep and b.has_shadow  # what is made later is no earlier memory, and belongs to the stream of the call
+        return there and same_array(a.primal, b.primal) and same_array(a.own_shadow, b.own_shadow) and _of_one_array(a, b)
+    if isinstance(a, BatchDuplicated):
+        return same_array(a.primal, b.primal) and same(a.shadows, b.shadows) and _of_one_array(a, b)
+    if isinstance(a, Active):
+        return same(a.value, b.value) and same(a.shadow, b.shadow)
+    if isinstance(a, Const):
+        return same(a.primal, b.primal)
+    if isinstance(a, tuple | slice):
+        one, two = (a, b) if isinstance(a, tuple) else ((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+        return len(one) == len(two) and all(x is y or same(x, y) for x, y in zip(one, two, strict=True))
+    return is_array(a) and same_array(a, b)
+
+
+def _of_one_array(a: Any, b: Any) -> bool:
+    """Whether the arrays of which two pairs are views are the same."""
+    return a._of is b._of or same(shadows_of_array(a), shadows_of_array(b))
+
+
+def same_array(a: Any, b: Any) -> bool:
+    """Whether two arrays are the same memory, seen in the same way."""
+    return a is b or (a.size > 0 and signature(a) == signature(b))
+
+
+def lasting(x: Any) -> bool:
+    """Whether an object goes on meaning what it means now: the content of an array may change, what it is may not."""
+    if isinstance(x, (*_NUMBERS, Duplicated, BatchDuplicated)) or (is_array(x) and x.dtype.kind != "O"):
+        return True
+    if isinstance(x, Active):
+        return isinstance(x.value, _NUMBERS) and lasting(x.shadow)
+    if isinstance(x, Const):
+        return lasting(x.primal)
+    parts = x if type(x) is tuple else (x.start, x.stop, x.step) if isinstance(x, slice) else None
+    return parts is not None and all(map(lasting, parts))
+
+
+def constant(x: Any) -> bool:
+    """Whether an argument passed by value will always be the same number or numbers: not a list, nor an array of one struct."""
+    if isinstance(x, Active | Const):
+        x = x.primal
+    return all(isinstance(part, _NUMBERS) for part in x) if type(x) is tuple else isinstance(x, _NUMBERS)
+
+
+def arrays_of(x: Any) -> Iterator[Any]:
+    """The arrays behind an argument."""
+    if isinstance(x, Duplicated):
+        yield from (x.primal, x.own_shadow) if x.has_shadow else (x.primal,)
+    elif isinstance(x, BatchDuplicated):
+        yield from (x.primal, *x.shadows)
+    elif isinstance(x, Active):
+        yield from arrays_of(x.shadow)
+    elif isinstance(x, Const):
+        yield from arrays_of(x.primal)
+    elif type(x) is tuple:
+        for part in x:
+            yield from arrays_of(part)
+    elif is_array(x):
+        yield x
