@@ -20,7 +20,7 @@ from typing import TypeAlias
 from ..analysis.index_polynomials import Polynomial, atoms, definitions, plus, polynomial, scale, split, times
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, blocks, expressions, touches, walk_stmts
+from ..ir.rewrite import Names, blocks, touches, used_vars, walk_stmts
 from ..ir.types import F32, F64, I32, I64, U32, Scalar
 from ..optimize.piecewise_affine import Piece, PiecewiseAffine, TooMany, divided, written
 
@@ -456,7 +456,7 @@ def _adds(block: ir.Block, loops: tuple[ir.For | ir.While, ...] = (), conditions
 
 
 def _occurs(body: ir.Block, var: ir.Var) -> bool:
-    return any(var in ir.variables(e) for s in walk_stmts(body) for e in expressions(s))
+    return var in used_vars(body)
 
 
 def _last(slopes: Slopes) -> int:

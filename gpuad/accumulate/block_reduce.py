@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from ..analysis.uniformity import is_thread
 from ..ir import folding as b
 from ..ir.nodes import Accumulate, Assign, Block, Buffer, Constant, Expr, For, How, If, Let, Stmt, Var, While, variables, walk
-from ..ir.rewrite import Names, blocks, defined, edit, expressions, spelled, walk_stmts
+from ..ir.rewrite import Names, blocks, defined, edit, spelled, used_vars, walk_stmts
 from ..ir.types import F32, F64
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.simplify import simplify
@@ -137,5 +137,5 @@ class _Known:
 def _is_good(block: Block, loops: tuple[For, ...]) -> bool:
     """Whether nothing is needed that the loops carried, and no other loop is run again in each iteration."""
     carried = {v for loop in loops for c in loop.carried for v in (c.var, c.result)}
-    used = {v for s in walk_stmts(block) for e in expressions(s) for v in variables(e)}
+    used = set(used_vars(block))
     return not carried & used and not any(isinstance(s, For | While | Assign) for s in walk_stmts(block))

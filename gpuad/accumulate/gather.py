@@ -27,10 +27,12 @@ from ..ir.rewrite import (
     defined,
     edit,
     expressions,
+    expressions_in,
     map_blocks,
     map_expr,
     map_exprs,
     substitute,
+    used_vars,
     walk_blocks,
     walk_stmts,
 )
@@ -326,12 +328,12 @@ def _owners(piece: Slice, found: Mapping[ir.Buffer, Found]) -> set[ir.Buffer]:
 def _is_good(piece: Slice, loops: Mapping[ir.Var, ir.For]) -> bool:
     """Whether a slice knows of its thread no more than the global index, and needs nothing that its loops carry; loops in loops would be
     run more often than the user's."""
-    if any(isinstance(e, ir.LaunchIndex) for s in walk_stmts(piece.block) for top in expressions(s) for e in ir.walk(top)):
+    if any(isinstance(e, ir.LaunchIndex) for top in expressions_in(piece.block) for e in ir.walk(top)):
         return False
     if not piece.move.loops and not piece.move.spread:
         return True
     carried = {v for w in piece.move.loops for c in loops[w].carried for v in (c.var, c.result)}
-    used = {v for s in walk_stmts(piece.block) for e in expressions(s) for v in ir.variables(e)}
+    used = set(used_vars(piece.block))
     return not carried & used and not any(isinstance(s, ir.For | ir.While | ir.Assign) for s in walk_stmts(piece.block))
 
 
@@ -341,7 +343,7 @@ def rest(
     """What of the adjoint is left to a second launch: all but the accumulations that are gathered. What is only taken to be cleared is
     stored to; not even that if it is in `left`."""
     kept = eliminate_dead_code(_but(body, gathered))
-    used = {v for s in walk_stmts(kept) for e in expressions(s) for v in ir.variables(e)}
+    used = set(used_vars(kept))
     return simplify(eliminate_dead_code(_cleared(kept, used, plain, left)), first_own)
 
 
@@ -547,7 +549,7 @@ def gather_kernel(
         for var in reversed(own):
             block = [replace(gathered.loops[var], body=tuple(block), carried=(), backward=False)]
         out += block
-    wanted = {v for s in walk_stmts(tuple(out)) for e in expressions(s) for v in ir.variables(e)}
+    wanted = set(used_vars(tuple(out)))
     body, *_ = make_unique((*indices(gathered, sides, wanted), *out), names)
     collecting = frozenset(sums.values())
     body = simplify(accumulate_directly(eliminate_common_subexpressions(merge_control_flow(body)), collecting), first_own)

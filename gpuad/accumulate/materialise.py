@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ..ir import folding
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, assigned_vars, bound, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, bound, expressions, expressions_in, map_blocks, walk_stmts
 from ..ir.types import F32, F64, I32
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.thread_indices import AXES, Geometry
@@ -123,7 +123,7 @@ def _variables(exprs: Iterable[ir.Expr]) -> set[ir.Var]:
 
 def _indices(body: ir.Block) -> tuple[dict[str, ir.Expr], Geometry]:
     """A thread's index along each axis, in those words that the kernel has for it, and what they take for granted of a launch."""
-    used = {e for s in walk_stmts(body) for top in expressions(s) for e in ir.walk(top) if isinstance(e, ir.LaunchIndex)}
+    used = {e for top in expressions_in(body) for e in ir.walk(top) if isinstance(e, ir.LaunchIndex)}
     names = {axis: {e.name for e in used if e.axis == axis} & {"blockIdx", "threadIdx"} for axis in AXES}
     found: dict[str, ir.Expr] = {}
     for axis in (a for a in AXES if names[a]):

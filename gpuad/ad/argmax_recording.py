@@ -29,13 +29,13 @@ from ..ir.rewrite import (
     bound,
     defined,
     edit,
-    expressions,
     holds,
     map_blocks,
     map_expr,
     map_stmt_exprs,
     substitute,
     substituted,
+    used_vars,
     walk_stmts,
 )
 from ..ir.types import BOOL
@@ -161,7 +161,7 @@ class _Rewrite:
         made = slice_.of(condition)
         truths = _assumed(condition, True)
         inside = _with_known_conditions(tuple(s for s in backward.body if s is not self.pair.pop), truths)
-        wanted = {v for s in walk_stmts(inside) for e in expressions(s) for v in ir.variables(e)}
+        wanted = set(used_vars(inside))
         wanted |= {v for c in backward.carried for v in ir.variables(_known(c.next, truths))}
         popped = [(v, e) for v, e in zip(self.pair.pop.vars, self.pair.push.values, strict=True) if v in wanted]
         if made is None or any(v in assigned_vars(self.body) for e in (made, *(e for _, e in popped)) for v in ir.variables(e)):
@@ -418,5 +418,5 @@ def _before(loop: ir.For) -> ir.Expr:
 def _free(body: ir.Block) -> set[ir.Var]:
     """Variables that the body does not define."""
     inside = {v for s in walk_stmts(body) for v in bound(s)}
-    used = {v for s in walk_stmts(body) for e in expressions(s) for v in ir.walk(e) if isinstance(v, ir.Var)}
+    used = set(used_vars(body))
     return used - inside

@@ -29,7 +29,7 @@ from ..analysis.trip_counts import constant_trips
 from ..errors import UnsupportedError
 from ..ir import nodes as ir
 from ..ir.nodes import Block, Carried, For, If, Kernel, Let, Load, Stmt, Var, While, variables
-from ..ir.rewrite import Names, blocks, defined, expressions, holds, walk_stmts
+from ..ir.rewrite import Names, blocks, defined, holds, used_vars, walk_stmts
 from ..ir.verify import tried
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.privatisation import share_tiles
@@ -73,7 +73,7 @@ def _frontier(body: Block, carried: tuple[Carried, ...], state: set[Var], activi
 
 
 def _used(stmt: Stmt) -> set[Var]:
-    return {v for s in walk_stmts((stmt,)) for e in expressions(s) for v in variables(e)}
+    return set(used_vars((stmt,)))
 
 
 def _is_inactive(stmt: Stmt, activity: Activity) -> bool:

@@ -45,9 +45,8 @@ from ..ir.nodes import (
     Unary,
     Var,
     While,
-    variables,
 )
-from ..ir.rewrite import expressions, walk_stmts
+from ..ir.rewrite import used_vars, walk_stmts
 from ..ir.types import BOOL, I32, I64, U32, Scalar, Space, value_type
 from .values import Graph, Node, limits
 
@@ -363,7 +362,7 @@ class Walk:
         self.times[name] = self.times.get(name, 0) + 1
         name = f"{name}_{self.times[name]}"
         if stmt.carried or any(v in self.values for v in _assigned((stmt,))):
-            free = dict.fromkeys(v for s in walk_stmts((stmt,)) for e in expressions(s) for v in variables(e))
+            free = dict.fromkeys(used_vars((stmt,)))
             key = name, stmt, tuple(self.values.get(v) for v in free), self.shape.grid, self.shape.block, self.integers(free)
             name = f"{name}_{self.instances.loops.setdefault(key, len(self.instances.loops))}"
         return name

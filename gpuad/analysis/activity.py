@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..ir import nodes as ir
 from ..ir.functions import STEPS
-from ..ir.rewrite import expressions, walk_stmts
+from ..ir.rewrite import expressions, used_vars, walk_stmts
 from ..source import Span
 
 
@@ -118,7 +118,7 @@ def _carrying(kernel: ir.Kernel, facts: Activity) -> frozenset[ir.Var | ir.Buffe
 
 def reinterpretations(kernel: ir.Kernel, facts: Activity) -> Iterator[ir.Stmt]:
     """Statements in which the bits of a varied value are read as an integer that is used."""
-    used = {v for stmt in walk_stmts(kernel.body) for e in expressions(stmt) for v in ir.walk(e) if isinstance(v, ir.Var)}
+    used = set(used_vars(kernel.body))
     for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, ir.Let) and stmt.var not in used:
             continue

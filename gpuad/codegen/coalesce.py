@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ..ir.nodes import Assign, Block, Expr, For, If, Kernel, Let, Var, While, variables
 from ..ir.rewrite import walk_stmts
-from .folded import defined, operands
+from .folded import operands, targets
 
 
 class Classes:
@@ -106,10 +106,10 @@ class _Liveness:
             case For() | While():
                 return self.loop(stmt, live)
         assert not isinstance(stmt, tuple)
-        targets = set(defined(stmt))  # type: ignore[arg-type]
+        given = set(targets(stmt))  # type: ignore[arg-type]
         source = stmt.value if isinstance(stmt, Let | Assign) else None
-        self.disturb(targets, live - {source} if isinstance(source, Var) else live)
-        return (live - targets) | _used(operands(stmt))  # type: ignore[arg-type]
+        self.disturb(given, live - {source} if isinstance(source, Var) else live)
+        return (live - given) | _used(operands(stmt))  # type: ignore[arg-type]
 
     def branches(self, stmt: If, live: set[Var]) -> set[Var]:
         targets = {m.var for m in stmt.merges}

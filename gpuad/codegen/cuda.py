@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 
 from ..ir.functions import FUNCTIONS
 from ..ir.nodes import Buffer, Call, Kernel, Stmt, Var, walk
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import expressions_in, walk_stmts
 from ..source import traced
-from .folded import Read, expressions, written
+from .folded import Read, written
 from .scopes import INDENT, WIDTH
 from .spelling import CUDA_HELPERS, c_type, function_name, helper_text
 from .statements import Statements
@@ -44,7 +44,7 @@ def _kernel(kernel: Kernel, located: bool) -> tuple[str, set[str]]:
 
 def functions(kernel: Kernel) -> set[str]:
     """The C names of the functions that the kernel calls: no variable may hide them."""
-    calls = {e for top in expressions(kernel.body) for e in walk(top) if isinstance(e, Call) and not isinstance(e, Read)}
+    calls = {e for top in expressions_in(kernel.body) for e in walk(top) if isinstance(e, Call) and not isinstance(e, Read)}
     return {function_name(c) for c in calls if c.function in FUNCTIONS and c.function != "gpuad_collected"}
 
 

@@ -15,14 +15,13 @@ The walk is repeated with the set of definitions that turned out to have to stay
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from weakref import ref
 
 from ..ir import nodes as ir
 from ..ir.folding import negate
-from ..ir.rewrite import Rewrite, assigned_vars, is_short, map_stmt_exprs, substitute, walk_stmts
-from ..ir.rewrite import expressions as expressions_of
+from ..ir.rewrite import Rewrite, assigned_vars, expressions, expressions_in, is_short, map_stmt_exprs, substitute, walk_stmts
 from ..ir.types import I32, Space, value_type
 
 
@@ -78,10 +77,10 @@ def operands(stmt: ir.Stmt) -> list[ir.Expr]:
             return [stmt.start, stmt.stop, stmt.step, *(c.init for c in stmt.carried)]
         case ir.While():
             return [c.init for c in stmt.carried]
-    return [*expressions_of(stmt)]
+    return [*expressions(stmt)]
 
 
-def blocks(stmt: ir.Stmt) -> list[tuple[ir.Block, list[ir.Expr]]]:
+def scopes(stmt: ir.Stmt) -> list[tuple[ir.Block, list[ir.Expr]]]:
     """The nested blocks, each with the expressions evaluated at its end. A While is one block: its header, then its body."""
     match stmt:
         case ir.If(merges=merges):
@@ -91,14 +90,6 @@ def blocks(stmt: ir.Stmt) -> list[tuple[ir.Block, list[ir.Expr]]]:
         case ir.While(carried=carried):
             return [(stmt.header + stmt.body, [stmt.condition, *(c.next for c in carried)])]
     return []
-
-
-def expressions(block: ir.Block) -> Iterator[ir.Expr]:
-    """All outermost expressions of the block and of its nested blocks."""
-    for stmt in walk_stmts(block):
-        yield from operands(stmt)
-        for _, tail in blocks(stmt):
-            yield from tail
 
 
 class Uses:
@@ -112,14 +103,14 @@ class Uses:
         """With all that is nested in it."""
         if id(stmt) not in self._whole:
             own = _counted(operands(stmt))
-            self._whole[id(stmt)] = stmt, own + self.inside(stmt) if blocks(stmt) else own
+            self._whole[id(stmt)] = stmt, own + self.inside(stmt) if scopes(stmt) else own
         return self._whole[id(stmt)][1]
 
     def inside(self, stmt: ir.Stmt) -> Counter[ir.Var]:
         """In its blocks and at their ends only."""
         if id(stmt) not in self._inside:
             total: Counter[ir.Var] = Counter()
-            for block, tail in blocks(stmt):
+            for block, tail in scopes(stmt):
                 total.update(_counted(tail))
                 for inner in block:
                     total.update(self.of(inner))
@@ -131,8 +122,8 @@ def _counted(exprs: Iterable[ir.Expr]) -> Counter[ir.Var]:
     return Counter(v for e in exprs for v in ir.variables(e))
 
 
-def defined(stmt: ir.Stmt) -> tuple[ir.Var, ...]:
-    """The Vars that the statement itself gives a value to, where it stands."""
+def targets(stmt: ir.Stmt) -> tuple[ir.Var, ...]:
+    """The Vars that the statement itself gives a value to, where it stands: an Assign's too, but not what an If or a loop ends with."""
     match stmt:
         case ir.Let(var=v) | ir.Load(var=v) | ir.Take(var=v) | ir.Shuffle(var=v) | ir.Assign(var=v):
             return (v,)
@@ -155,7 +146,7 @@ def reads(expr: ir.Expr) -> Iterator[Read]:
 
 def loaded(block: ir.Block) -> set[ir.Buffer]:
     """What is read in a block."""
-    return {s.buffer for s in walk_stmts(block) if isinstance(s, ir.Load)} | {r.buffer for e in expressions(block) for r in reads(e)}
+    return {s.buffer for s in walk_stmts(block) if isinstance(s, ir.Load)} | {r.buffer for e in expressions_in(block) for r in reads(e)}
 
 
 def merge_vars(merges: tuple[ir.Merge, ...]) -> set[ir.Var]:
@@ -182,30 +173,6 @@ def index_terms(expr: ir.Expr, sign: int) -> Iterator[tuple[int, ir.Expr]]:
         yield from index_terms(expr.right, sign if expr.op == "+" else -sign)
     else:
         yield sign, expr
-
-
-def map_expressions(block: ir.Block, visit: Rewrite) -> ir.Block:
-    """The block with `visit` applied to every outermost expression."""
-    return tuple(map_statement(stmt, visit, lambda inner: map_expressions(inner, visit)) for stmt in block)
-
-
-def map_statement(stmt: ir.Stmt, visit: Rewrite, block: Callable[[ir.Block], ir.Block]) -> ir.Stmt:
-    """The statement with `visit` applied to its own outermost expressions and `block` to its blocks."""
-    stmt = visit_operands(stmt, visit)
-    match stmt:
-        case ir.If():
-            merges = tuple(replace(m, then=visit(m.then), otherwise=visit(m.otherwise)) for m in stmt.merges)
-            return replace(stmt, then=block(stmt.then), otherwise=block(stmt.otherwise), merges=merges)
-        case ir.For():
-            return replace(stmt, body=block(stmt.body), carried=_nexts(stmt.carried, visit))
-        case ir.While():
-            header, body = block(stmt.header), block(stmt.body)
-            return replace(stmt, header=header, condition=visit(stmt.condition), body=body, carried=_nexts(stmt.carried, visit))
-    return stmt
-
-
-def _nexts(carried: tuple[ir.Carried, ...], visit: Rewrite) -> tuple[ir.Carried, ...]:
-    return tuple(replace(c, next=visit(c.next)) for c in carried)
 
 
 def single_values(kernel: ir.Kernel) -> dict[ir.Var, ir.Expr]:
@@ -279,7 +246,7 @@ class _Fold:
         self.position = 0
         self.mutable = assigned_vars(body)
         self.accessed = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Take | ir.Atomic)}
-        self.accessed |= {r.buffer for e in expressions(body) for r in reads(e)}
+        self.accessed |= {r.buffer for e in expressions_in(body) for r in reads(e)}
         self.pending: dict[ir.Var, ir.Expr] = {}
         self.positions: dict[ir.Var, int] = {}
 
@@ -340,7 +307,7 @@ class _Fold:
         self.late |= {self.positions[v] for v in names if v in self.pending}
 
     def nested(self, stmt: ir.Stmt, after: Counter[ir.Var]) -> ir.Stmt:
-        if not blocks(stmt):
+        if not scopes(stmt):
             return stmt
         self.keep(self.crossing(stmt, after))
         if isinstance(stmt, ir.If):
@@ -370,7 +337,7 @@ class _Fold:
 
     def while_blocks(self, stmt: ir.While) -> tuple[ir.Block, ir.Block, list[ir.Expr]]:
         """Header and body are one scope with the condition between them: values needed behind the condition stay in the header."""
-        behind = {v for e in [*expressions(stmt.body), *(c.next for c in stmt.carried)] for v in ir.variables(e)}
+        behind = {v for e in [*expressions_in(stmt.body), *(c.next for c in stmt.carried)] for v in ir.variables(e)}
         header, ends = self.block(stmt.header, [stmt.condition, *behind])
         self.late |= {self.positions[v] for v, e in zip(behind, ends[1:], strict=True) if e is not v}
         body, tail = self.block(stmt.body, [c.next for c in stmt.carried])

@@ -21,7 +21,7 @@ from ..ir.rewrite import walk_stmts
 from ..ir.shared import pieces
 from ..ir.types import BOOL, Scalar
 from .coalesce import coalesce
-from .folded import Read, defined, fold, merge_vars
+from .folded import Read, fold, merge_vars, targets
 from .spelling import Names, c_type, common_type, converts_silently, function_name, literal, promoted
 
 _LEVELS = ["||", "&&", "|", "^", "&", "== !=", "< > <= >=", "<< >>", "+ -", "* / %"]
@@ -459,7 +459,7 @@ def joined(stmt: ir.Stmt) -> set[ir.Var]:
             return merge_vars(merges)
         case ir.For(carried=carried) | ir.While(carried=carried):
             return {v for c in carried for v in (c.var, c.result)}
-    return set(defined(stmt))
+    return set(targets(stmt))
 
 
 def signed(op: str, operand: ir.Expr) -> tuple[str, ir.Expr]:

@@ -23,7 +23,7 @@ from typing import TypeAlias
 from ..ad.stack_layout import thread_in_block
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, assigned_vars, defined, expressions, holds, map_blocks, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, defined, holds, map_blocks, used_vars, walk_stmts
 from ..ir.types import BOOL, I64, Space
 from ..optimize.dead_code import eliminate_dead_code
 
@@ -65,7 +65,7 @@ def barrier_phase_inspector(reverse: ir.Kernel, shadows: Collection[ir.Buffer]) 
         body = slice_.kernel()
     if slice_.lost.issuperset(ordered):
         return None
-    used = {v for s in walk_stmts(body) for e in expressions(s) for v in ir.variables(e)}
+    used = set(used_vars(body))
     scalars = tuple(v for v in reverse.scalars if v in used)
     kernel = ir.Kernel(f"{reverse.name}_intervals", (*scalars, *slice_.arrays), body, reverse.span)
     return BarrierPhaseInspector(kernel, scalars, ordered, frozenset(slice_.lost))
@@ -252,7 +252,7 @@ class _Slice:
         forward = b.compare(">", pace, _whole(0))
         some = _of("+", _of("/", _of("-", span, 1), b.select(forward, pace, _whole(1))), 1)
         length = ir.Let(trips, b.select(b.compare(">", span, _whole(0)), some, _whole(0)))
-        used = {v for s in walk_stmts(stmt.body) for e in expressions(s) for v in ir.variables(e)}
+        used = set(used_vars(stmt.body))
         alike = stmt.var not in used and not stmt.carried and not holds(stmt.body, ir.Push, ir.Pop)
         most = _whole(2) if alike else self.left
         over = b.negate(forward) if alike else ir.Binary("||", b.negate(forward), b.compare(">", trips, self.left), BOOL)

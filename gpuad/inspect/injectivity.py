@@ -16,7 +16,7 @@ from ..ad.stack_layout import thread_number
 from ..analysis.trip_counts import constant_trips
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, assigned_vars, blocks, bound, edit, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, blocks, bound, edit, expressions, map_blocks, used_vars, walk_stmts
 from ..ir.types import BOOL, I32, I64, Space
 from ..optimize.dead_code import eliminate_dead_code
 
@@ -48,7 +48,7 @@ def injectivity_inspector(reverse: ir.Kernel, shadow: ir.Buffer) -> InjectivityI
     for certain in (True, False):
         noted = _noting(reverse if certain else _either(reverse, unknown), shadow, (begin, end), arrays, names)
         body = eliminate_dead_code(noted, private=[x for x in reverse.buffers if x != shadow])
-        used = {v for s in walk_stmts(body) for e in expressions(s) for v in ir.variables(e)}
+        used = set(used_vars(body))
         if _by_numbers(body, (*scalars, begin, end), arrays) and (certain or not used & unknown):
             kernel = ir.Kernel(f"{reverse.name}_census", (*scalars, begin, end, *arrays), body, reverse.span)
             touches = tuple(_touches(reverse.body, shadow, 1))

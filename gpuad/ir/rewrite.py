@@ -175,6 +175,16 @@ def expressions(stmt: ir.Stmt) -> tuple[ir.Expr, ...]:
     return ()
 
 
+def expressions_in(block: ir.Block) -> Iterator[ir.Expr]:
+    """The expressions of a block's statements and of those inside them."""
+    return (e for stmt in walk_stmts(block) for e in expressions(stmt))
+
+
+def used_vars(block: ir.Block) -> Iterator[ir.Var]:
+    """The Vars that occur in the expressions of a block's statements and of those inside them, each as often as it does."""
+    return (v for e in expressions_in(block) for v in ir.variables(e))
+
+
 def named(stmt: ir.Stmt) -> Iterator[ir.Var]:
     """The Vars that occur in the expressions directly in a statement, and the one that an Assign gives a value to."""
     yield from (v for e in expressions(stmt) for v in ir.variables(e))

@@ -28,7 +28,7 @@ from ..analysis.uniformity import is_common, uniform
 from ..errors import UnsupportedError
 from ..ir import folding
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, bound, defined, expressions, map_blocks, map_exprs, named, walk_stmts
+from ..ir.rewrite import Names, bound, defined, expressions_in, map_blocks, map_exprs, named, walk_stmts
 from ..ir.types import BOOL, I32, I64, Scalar, Space
 from ..optimize.dead_code import tidy
 
@@ -487,7 +487,7 @@ def _thread() -> ir.Expr:
 
 def _is_choice(var: ir.Var, body: Iterable[ir.Stmt], keeps: Iterable[tuple[ir.Var, ir.Expr]]) -> bool:
     """Whether a part only asks which of several a number is."""
-    used = [e for s in walk_stmts(tuple(body)) for e in expressions(s)] + [value for _, value in keeps]
+    used = [*expressions_in(tuple(body)), *(value for _, value in keeps)]
     asked = sum(_asks(e, var) for top in used for e in ir.walk(top))
     return asked == sum(v == var for e in used for v in ir.variables(e))
 

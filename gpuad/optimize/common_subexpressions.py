@@ -30,6 +30,7 @@ from ..ir.rewrite import (
     map_stmt_exprs,
     rebuild,
     substitute,
+    used_vars,
     walk_stmts,
 )
 from ..ir.types import BOOL, I32
@@ -293,7 +294,7 @@ def adding(stmt: ir.Assign, parts: Terms) -> ir.Assign:
 
 def accumulate_directly(body: ir.Block, sums: Collection[ir.Var]) -> ir.Block:
     """The body in which loops add to the sums themselves, and blocks once."""
-    uses = Counter(v for s in walk_stmts(body) for e in expressions(s) for v in ir.variables(e))
+    uses = Counter(used_vars(body))
     return _Direct(sums, uses).block(body)
 
 

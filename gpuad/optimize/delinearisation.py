@@ -21,7 +21,7 @@ from typing import TypeAlias
 from ..analysis.index_polynomials import Polynomial, atoms, definitions, polynomial, times
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, expressions, map_exprs, rebuild, walk_stmts
+from ..ir.rewrite import Names, expressions, map_exprs, rebuild, used_vars, walk_stmts
 from ..ir.types import I32
 from .piecewise_affine import written
 
@@ -82,7 +82,7 @@ def delinearise(
 ) -> tuple[ir.Block, dict[str, MixedRadix]] | None:
     """The body over the digits of an index, and what they are, by the index's axis; None where none is taken apart. `indices`: the thread's
     along each axis, which stand for the digits in the result; `params`: the same for all threads."""
-    used = {v for s in walk_stmts(body) for e in expressions(s) for v in ir.variables(e)}
+    used = set(used_vars(body))
     free = [axis for axis, index in indices.items() if index not in used]
     for axis, index in indices.items():
         digits = _Digits(index, frozenset(params), definitions(body))

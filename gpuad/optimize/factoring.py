@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from ..ir import folding as b
 from ..ir.nodes import Accumulate, Assign, Binary, Block, Call, Cast, Constant, Expr, If, Let, Stmt, Store, Unary, Var, variables
-from ..ir.rewrite import Names, assigned_vars, expressions, map_blocks, map_stmt_exprs, rebuild, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, expressions, map_blocks, map_stmt_exprs, rebuild, used_vars, walk_stmts
 from .common_subexpressions import Terms, added, adding, addition, terms
 from .simplify import simplify
 
@@ -368,7 +368,7 @@ def postpone_means(body: Block, sums: Collection[Var], scalars: Collection[Var])
         means = {mean for part in parts if (mean := _mean(part, scalars)) is not None}
         given = sum(isinstance(s, Store | Accumulate) and s.value == total for s in walk_stmts(body))
         asked = sum(isinstance(s, If) and _is_any(s.condition, total) for s in walk_stmts(body))
-        uses = sum(v == total for s in walk_stmts(body) for e in expressions(s) for v in variables(e))
+        uses = sum(v == total for v in used_vars(body))
         known = all(_mean(part, scalars) is not None for part in parts) and uses == given + asked + len(added_up)
         if len(means) == 1 and given and known:
             body = _postponed(body, total, means.pop())

@@ -14,18 +14,18 @@ Assumes unique definitions. Guarantees the same values; nothing is sunk into a l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 from ..ir import nodes as ir
-from ..ir.rewrite import assigned_vars, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import assigned_vars, expressions_in, map_blocks, used_vars
 
 Uses = Counter[ir.Var]
 
 
 def sink_values(body: ir.Block) -> ir.Block:
     """The body with products, quotients and results of functions where they are used, if that is one branch."""
-    uses = Counter(v for s in walk_stmts(body) for e in expressions(s) for v in ir.variables(e))
+    uses = Counter(used_vars(body))
     return _Sinking(uses, assigned_vars(body)).block(body)
 
 
@@ -67,13 +67,9 @@ class _Sinking:
         """What the branches use, with what they leave to what comes after."""
         if id(stmt) not in self.known:
             sides = (
-                (*_expressions(stmt.then), *(m.then for m in stmt.merges)),
-                (*_expressions(stmt.otherwise), *(m.otherwise for m in stmt.merges)),
+                (*expressions_in(stmt.then), *(m.then for m in stmt.merges)),
+                (*expressions_in(stmt.otherwise), *(m.otherwise for m in stmt.merges)),
             )
             then, otherwise = (Counter(v for e in side for v in ir.variables(e)) for side in sides)
             self.known[id(stmt)] = stmt, then, otherwise
         return self.known[id(stmt)][1:]
-
-
-def _expressions(block: ir.Block) -> Iterator[ir.Expr]:
-    return (e for s in walk_stmts(block) for e in expressions(s))

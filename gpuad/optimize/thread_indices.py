@@ -28,7 +28,18 @@ from typing import TypeAlias
 from ..analysis.index_polynomials import Polynomial, atoms, constant, definitions, plus, polynomial, scale, split
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, assigned_vars, bound, expressions, map_blocks, map_stmt_exprs, rebuild, spelled, substitute, walk_stmts
+from ..ir.rewrite import (
+    Names,
+    assigned_vars,
+    bound,
+    expressions_in,
+    map_blocks,
+    map_stmt_exprs,
+    rebuild,
+    spelled,
+    substitute,
+    walk_stmts,
+)
 from ..ir.types import BOOL, I32, I64, U32, Scalar
 from .dead_code import eliminate_dead_code
 from .delinearisation import MixedRadix
@@ -95,7 +106,7 @@ def canonicalise_thread_indices(body: ir.Block, indices: Mapping[str, ir.Var], t
 
 def _bare(body: ir.Block, indices: Mapping[str, ir.Var], threads: Mapping[str, ir.Var]) -> tuple[dict[ir.LaunchIndex, ir.Var], Geometry]:
     """Which parts of an index are the index along an axis of which nothing else is known, and what that takes for granted."""
-    used = {e for s in walk_stmts(body) for top in expressions(s) for e in ir.walk(top) if isinstance(e, ir.LaunchIndex | ir.Var)}
+    used = {e for top in expressions_in(body) for e in ir.walk(top) if isinstance(e, ir.LaunchIndex | ir.Var)}
     asked = {a: {e.name for e in used if isinstance(e, ir.LaunchIndex) and e.axis == a} for a in AXES if indices[a] not in used}
     empty = [a for a, names in asked.items() if not names]
     bare: dict[ir.LaunchIndex, ir.Var] = {}
@@ -306,7 +317,7 @@ class _Distribution:
 
     def knows(self, body: ir.Block) -> bool:
         """Whether something depends on which thread has an iteration."""
-        used = (e for s in walk_stmts(body) for top in expressions(s) for e in ir.walk(top))
+        used = (e for top in expressions_in(body) for e in ir.walk(top))
         return any(e in (self.index, self.threads) or (isinstance(e, ir.LaunchIndex) and e.axis == self.axis) for e in used)
 
 

@@ -26,8 +26,8 @@ from ..inspect.barrier_order import BarrierOrderInspector, barrier_order_inspect
 from ..inspect.barrier_phase import BarrierPhaseInspector, barrier_phase_inspector
 from ..inspect.injectivity import InjectivityInspector, injectivity_inspector
 from ..inspect.store_conflicts import StoreConflictInspector, store_conflict_inspector
-from ..ir.nodes import Block, Buffer, Expr, For, Kernel, Load, Var, variables
-from ..ir.rewrite import Names, edit, expressions, walk_stmts
+from ..ir.nodes import Block, Buffer, Expr, For, Kernel, Load, Var
+from ..ir.rewrite import Names, edit, used_vars, walk_stmts
 from ..ir.types import Space
 from ..ir.verify import made
 from ..memo import Memo, specialized
@@ -161,7 +161,7 @@ class Adjoint(Inspected):
 
     def _used(self, body: Block, more: Sequence[Parameter]) -> tuple[Parameter, ...]:
         """The parameters that a body uses."""
-        used: set[Any] = {v for s in walk_stmts(body) for e in expressions(s) for v in variables(e)}
+        used: set[Any] = set(used_vars(body))
         used.update(getattr(s, "buffer", None) for s in walk_stmts(body))
         return tuple(p for p in (*self.parameters, *more) if p.item in used)
 

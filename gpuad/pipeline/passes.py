@@ -30,7 +30,7 @@ from ..errors import UnsupportedError
 from ..ir import surface
 from ..ir.aliases import NONE, Aliases, without_arrays
 from ..ir.nodes import Alloc, Atomic, Block, Buffer, Expr, For, If, Kernel, Load, Push, Stmt, Var, children, walk
-from ..ir.rewrite import Names, expressions, holds, walk_stmts
+from ..ir.rewrite import Names, expressions_in, holds, walk_stmts
 from ..ir.types import I64, Scalar, Space, value_type
 from ..ir.verify import made, verify
 from ..lower.normalize import normalize
@@ -426,7 +426,7 @@ def _read_logs(layout: Layout, logs: Mapping[int, Log]) -> dict[int, Log]:
 
 def exact(kernel: Kernel) -> bool:
     """Whether something is decided by floating-point values, so that primal and reverse must round alike (no contraction, RULES 12)."""
-    return any(_decides(e) for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top))
+    return any(_decides(e) for top in expressions_in(kernel.body) for e in walk(top))
 
 
 def _decides(expr: Expr) -> bool:

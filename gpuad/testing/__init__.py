@@ -35,7 +35,7 @@ from ..ir import nodes
 from ..ir.dtypes import is_bfloat16, is_real, shadow_dtype
 from ..ir.nodes import Accumulate, Binary, Call, Cast, How, walk
 from ..ir.records import is_record
-from ..ir.rewrite import expressions, walk_stmts
+from ..ir.rewrite import expressions_in, walk_stmts
 from ..ir.types import Type
 from ..runtime.array_locks import writeable
 from .allocations import failing_allocations as failing_allocations
@@ -284,7 +284,7 @@ class _State:
         given = {position for position, _ in self.views} | set(self.scalars)
         aligned = len(kernel.params) == len(self.args)  # but for structs, which are several parameters each
         facts = activity(kernel, [p for k, p in enumerate(kernel.params) if k in given or not aligned])
-        made = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in walk(top) if isinstance(e, Binary | Call | Cast))
+        made = (e for top in expressions_in(kernel.body) for e in walk(top) if isinstance(e, Binary | Call | Cast))
         types = [e.type for e in made if any(v in facts.varied for v in differentiable(e))]
         types += [t for p in self.scalars for t in layouts.float_types(self.launch.kernel.declared[p].type)]
         return min((t.bits // 8 for t in types), default=8)

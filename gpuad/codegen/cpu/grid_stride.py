@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ...ir import nodes as ir
-from ...ir.rewrite import substitute, walk_stmts
+from ...ir.rewrite import expressions_in, map_exprs, substitute, used_vars, walk_stmts
 from ...ir.types import I32, I64, U32, Scalar, Space
-from ..folded import blocks, expanded, expressions, index_terms, map_expressions, operands, unconverted, visit_operands, written
+from ..folded import expanded, index_terms, operands, scopes, unconverted, visit_operands, written
 from .iteration_domain import GLOBAL, bare, index_name, is_uniform
-from .lane_loops import is_linear, is_sum
+from .lane_conflicts import is_linear, is_sum
 
 _ALLOWED = (ir.Let, ir.Assign, ir.Alloc, ir.Load, ir.Store, ir.Accumulate, ir.Take, ir.If, ir.For, ir.While)
 
@@ -88,7 +88,7 @@ def _is_blind(loop: ir.For, after: ir.Block, before: Iterable[ir.Let | ir.Load])
 
     for stmt in before:
         knowing |= {stmt.var} if any(knows(e) for e in operands(stmt)) else set()
-    used = [*expressions(loop.body), *(e for c in loop.carried for e in (c.init, c.next)), *expressions(after)]
+    used = [*expressions_in(loop.body), *(e for c in loop.carried for e in (c.init, c.next)), *expressions_in(after)]
     return not any(knows(e) for e in used)
 
 
@@ -180,7 +180,7 @@ def _without_sums(loop: ir.For, after: ir.Block) -> ir.Block | None:
         return None
     table = {c.var: c.init for c in loop.carried}
     ends = {c.result: _term(c.next, table) for c in loop.carried}
-    return map_expressions(loop.body, lambda e: _term(e, table)) + tuple(visit_operands(s, lambda e: substitute(e, ends)) for s in after)
+    return map_exprs(loop.body, lambda e: _term(e, table)) + tuple(visit_operands(s, lambda e: substitute(e, ends)) for s in after)
 
 
 def _term(expr: ir.Expr, table: dict[ir.Var, ir.Expr]) -> ir.Expr:
@@ -203,10 +203,10 @@ def _grows(stmt: ir.Stmt, roots: dict[ir.Var, ir.Var]) -> bool:
     if any(v in roots for e in plain for v in ir.variables(e)):
         return False
     if isinstance(stmt, ir.While):
-        return not any(v in roots for e in expressions((stmt,)) for v in ir.variables(e))
+        return not any(v in roots for v in used_vars((stmt,)))
     if not all(_joins(c.var, [c.init], roots) for c in carried):
         return False
-    if not all(_only_grows(inner, roots) for inner, _ in blocks(stmt)):
+    if not all(_only_grows(inner, roots) for inner, _ in scopes(stmt)):
         return False
     merges = stmt.merges if isinstance(stmt, ir.If) else ()
     return all(_joins(m.var, [m.then, m.otherwise], roots) for m in merges) and all(

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 from ...ir import folding as b
 from ...ir import nodes as ir
-from ...ir.rewrite import assigned_vars, defined, is_short, rebuild, substitute, walk_stmts
+from ...ir.rewrite import assigned_vars, defined, expressions_in, is_short, map_exprs, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, F64, I32, U32, Scalar
-from ..folded import blocks, expanded, expressions, map_expressions, single_values
+from ..folded import Read, expanded, scopes, single_values
 from .widen import SMALL
 
 GLOBAL = "globalIdx"
@@ -37,13 +37,13 @@ class Axes:
 
 def merge_axes(kernel: ir.Kernel) -> Axes:
     """The kernel in terms of global indices where it can be."""
-    kernel = replace(kernel, body=map_expressions(kernel.body, _canonical))
+    kernel = replace(kernel, body=map_exprs(kernel.body, _canonical))
     left = {e.axis for e in _indices(kernel.body) if e.name in ("threadIdx", "blockIdx")}
     return Axes(kernel, frozenset("xyz") - left)
 
 
 def _indices(block: ir.Block) -> Iterator[ir.LaunchIndex]:
-    return (e for top in expressions(block) for e in ir.walk(top) if isinstance(e, ir.LaunchIndex))
+    return (e for top in expressions_in(block) for e in ir.walk(top) if isinstance(e, ir.LaunchIndex))
 
 
 def _canonical(expr: ir.Expr) -> ir.Expr:
@@ -165,10 +165,15 @@ def _offset(expr: ir.Expr) -> int | None:
 
 def is_uniform(expr: ir.Expr, kernel: ir.Kernel) -> bool:
     """Whether the expression is made of the kernel's scalar parameters and the launch's extents alone."""
-    if any(v not in kernel.params for v in ir.variables(expr)):
-        return False
-    return all(
-        not isinstance(e, ir.Call) and (not isinstance(e, ir.LaunchIndex) or e.name in ("blockDim", "gridDim")) for e in ir.walk(expr)
+    return all(v in kernel.params for v in ir.variables(expr)) and not any(
+        isinstance(e, ir.Call) or (isinstance(e, ir.LaunchIndex) and e.name not in ("blockDim", "gridDim")) for e in ir.walk(expr)
+    )
+
+
+def is_of_row(expr: ir.Expr, kernel: ir.Kernel) -> bool:
+    """Whether the expression is made of scalar parameters and of what all threads of a row have in common."""
+    return all(v in kernel.params for v in ir.variables(expr)) and not any(
+        isinstance(e, Read) or (isinstance(e, ir.LaunchIndex) and e.axis == "x" and e.name in (GLOBAL, "threadIdx")) for e in ir.walk(expr)
     )
 
 
@@ -202,7 +207,7 @@ def without_row_guard(found: Inner) -> Inner:
         return found
     values = expanded(s for s in before if isinstance(s, ir.Let))
     asked = [substitute(term, values) for term in _terms(last.condition)]
-    if not all(_is_of_row(term, found.kernel) for term in asked):
+    if not all(is_of_row(term, found.kernel) for term in asked):
         return found
     body = (*(s for s in before if s is not None), *last.then)
     terms = [*([] if found.rows is None else [found.rows]), *asked]
@@ -256,7 +261,7 @@ class _Inside:
             elsewhere = self.beside(full) if isinstance(full, ir.Binary) and full.left.type.is_integer else None
             if elsewhere is not None:
                 bound = bound_of(_ordered(elsewhere), self.kernel)
-                if bound is None and not _is_of_row(full, self.kernel):
+                if bound is None and not is_of_row(full, self.kernel):
                     continue
                 self.bounds += [bound] if bound is not None and bound not in self.bounds else []
                 self.rows += [elsewhere] if bound is None and elsewhere not in self.rows else []
@@ -287,7 +292,7 @@ def _parts(stmt: ir.If, values: dict[ir.Var, ir.Expr], kernel: ir.Kernel) -> tup
         bound = bound_of(_ordered(full), kernel)
         if bound is not None:
             bounds.append(bound)
-        elif _is_of_row(full, kernel):
+        elif is_of_row(full, kernel):
             rows.append(full)
         else:
             return None
@@ -299,17 +304,6 @@ def _ordered(term: ir.Expr) -> ir.Expr:
     if isinstance(term, ir.Binary) and term.op == "!=" and term.left.type.is_integer:
         return replace(term, op=">" if isinstance(term.right, ir.Constant) else "<")
     return term
-
-
-def _is_of_row(expr: ir.Expr, kernel: ir.Kernel) -> bool:
-    """Whether the expression is the same for all threads of a row."""
-    if any(v not in kernel.params for v in ir.variables(expr)):
-        return False
-    known = {"blockDim", "gridDim"}
-    return all(
-        not isinstance(e, ir.Call) and (not isinstance(e, ir.LaunchIndex) or e.name in known or (e.name == GLOBAL and e.axis != "x"))
-        for e in ir.walk(expr)
-    )
 
 
 _USUAL = 16  # iterations of a loop of which nothing is known before the launch
@@ -332,7 +326,7 @@ class _Iterations:
         total: ir.Expr = b.const(0, F64)
         for stmt in block:
             inner: ir.Expr = b.const(0, F64)
-            for nested, _ in blocks(stmt):
+            for nested, _ in scopes(stmt):
                 inner = b.add(inner, self.block(nested))
             if isinstance(stmt, ir.For | ir.While):
                 inner = b.mul(self.trips(stmt), b.add(b.const(1, F64), inner))

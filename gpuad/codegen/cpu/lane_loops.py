@@ -27,14 +27,10 @@ Neighbours then read far from one another at every step. So a tile is loaded fir
 and lies in an array where the lanes are neighbours. Only what every iteration reads for certain is loaded, from memory that the kernel does
 not write.
 
-Sums on the CPU: a lane's own reduction loop, and sums over threads that the loop over threads carries.
+Reductions: a lane's own loop of a sum.
 
 `sum += a[row * n + k] * b[k]` for the loop over k, in an order that is not promised: run in step, neighbouring lanes would read far from
 one another. Here a lane goes through the loop by itself, and the vectors hold its iterations (`reduction`).
-
-A contribution to a sum over threads that is zero behind a guard, `float da_2 = 0; if (i < n) { ... da_2 = x * dy; } gpuad_block_sum(&da[0],
-da_2);`, moves into the guard (`sink_sums`): then the guard is all that the kernel does, and its bounds become those of the loop over
-threads.
 """
 
 from __future__ import annotations
@@ -44,18 +40,18 @@ from dataclasses import dataclass, replace
 
 from ...analysis.trip_counts import constant_trips
 from ...ir import nodes as ir
-from ...ir.nodes import Accumulate, Assign, Binary, Cast, Constant, Expr, For, How, If, Kernel, Let, Load, Stmt, Unary, Var, variables
-from ...ir.rewrite import assigned_vars, blocks, rebuild, substitute, walk_stmts
+from ...ir.nodes import Assign, Binary, Expr, For, Let, Load, Stmt, Var, variables
+from ...ir.rewrite import assigned_vars, blocks, expressions_in, rebuild, substitute, walk_stmts
 from ...ir.types import HALVES, I32, I64
-from ..folded import Read, expanded, expressions, index_terms, loaded, operands, read, reads, visit_operands, written
-from .uniformity import Uniform, bound_in, is_long
+from ..folded import Read, expanded, index_terms, loaded, operands, read, reads, visit_operands, written
+from .lane_uniformity import Uniform, bound_in, is_long
 
 
 def is_contiguous_traversal(loop: ir.For | ir.While, uniform: Uniform, meet: bool) -> bool:
     """Whether that is so of a loop. `meet`: threads also add to one element somewhere, which lanes would do in turn."""
     if isinstance(loop, ir.While) or not is_long(loop) or (not meet and waits(loop, uniform)):
         return False
-    if any(_is_much(e) for top in expressions(loop.body) for e in ir.walk(top)):
+    if any(_is_much(e) for top in expressions_in(loop.body) for e in ir.walk(top)):
         return False
     return any(_is_walk(index, loop, uniform) for _, index in _written(loop))
 
@@ -129,7 +125,7 @@ def bytes_of_a_lane(items: Sequence[ir.Stmt | ir.Expr], masked: bool, again: Seq
     lanes do; `again`: the indices that they compute."""
     table = expanded(again)
     done = [item for item in items if isinstance(item, ir.Stmt)]
-    exprs = [*expressions(tuple(done)), *(item for item in items if isinstance(item, ir.Expr))]
+    exprs = [*expressions_in(tuple(done)), *(item for item in items if isinstance(item, ir.Expr))]
     indices = [read.index for e in exprs for read in _reads(e)]
     indices += [s.index for s in walk_stmts(tuple(done)) if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Take)]
     if not all(_is_one(index, table, uniform) or is_beside(index, table, uniform) for index in indices):
@@ -334,7 +330,7 @@ def lane_scratch(items: Sequence[ir.Stmt | ir.Expr], rows: Set[ir.Buffer], is_sa
 
 def _accesses(items: Sequence[ir.Stmt | ir.Expr], rows: Set[ir.Buffer]) -> Iterator[tuple[ir.Buffer, ir.Expr]]:
     done = tuple(item for item in items if isinstance(item, ir.Stmt))
-    for expr in (*expressions(done), *(item for item in items if isinstance(item, ir.Expr))):
+    for expr in (*expressions_in(done), *(item for item in items if isinstance(item, ir.Expr))):
         yield from ((read.buffer, read.index) for read in reads(expr) if read.buffer in rows)
     for stmt in walk_stmts(done):
         buffer = _accessed(stmt)
@@ -362,47 +358,6 @@ def _surely(item: ir.Stmt | ir.Expr) -> Iterator[ir.Buffer]:
             yield from [buffer] if (buffer := _accessed(item)) is not None else []
     for expr in operands(item) if isinstance(item, ir.Stmt) else ir.children(item):
         yield from _surely(expr)
-
-
-def is_sum(stmt: Stmt) -> bool:
-    """Whether the statement adds a float to a sum over threads."""
-    return isinstance(stmt, Accumulate) and stmt.how is How.REDUCED and stmt.buffer.element.is_float
-
-
-def sink_sums(kernel: Kernel) -> Kernel:
-    """The kernel with the sums at its end inside the guard before them, where they are zero without it."""
-    count = next((k for k, s in enumerate(reversed(kernel.body)) if not is_sum(s)), 0)
-    if not count:
-        return kernel
-    *before, guard = kernel.body[:-count]
-    sums = kernel.body[-count:]
-    if not isinstance(guard, If) or guard.otherwise or not all(_is_zero(m.otherwise) for m in guard.merges):
-        return kernel
-    merged = {m.var for m in guard.merges}
-    if not all(isinstance(s, Accumulate) and isinstance(s.index, Constant) and is_linear(s.value, merged) for s in sums):
-        return kernel
-    table = {m.var: m.then for m in guard.merges}
-    inner = tuple(visit_operands(s, lambda e: substitute(e, table)) for s in sums)
-    return replace(kernel, body=(*before, replace(guard, then=guard.then + inner, merges=())))
-
-
-def is_linear(expr: Expr, names: Set[Var]) -> bool:
-    """Whether the expression is a sum of these variables, with signs and conversions between floats: the sum of its values over threads
-    is its value for the sums of the variables."""
-    match expr:
-        case Var():
-            return expr in names
-        case Cast(operand=a, type=t):
-            return t.is_float and a.type.is_float and is_linear(a, names)
-        case Unary(op="-", operand=a):
-            return is_linear(a, names)
-        case Binary(op="+" | "-", left=a, right=b):
-            return is_linear(a, names) and is_linear(b, names)
-    return False
-
-
-def _is_zero(expr: Expr) -> bool:
-    return isinstance(expr, Constant) and expr.value == 0
 
 
 @dataclass(frozen=True)
@@ -452,7 +407,7 @@ def _values(stmt: Stmt, sums: dict[Var, None]) -> Iterator[Expr]:
 
 def _indices(loop: For, uniform: Uniform) -> Iterator[Expr | None]:
     """Where the loop reads; None where it reads what the kernel writes."""
-    for expr in expressions(loop.body):
+    for expr in expressions_in(loop.body):
         yield from (None if read.buffer in uniform.written else read.index for read in reads(expr))
     for stmt in loop.body:
         if isinstance(stmt, Load):

@@ -23,10 +23,11 @@ from ..control import COMPARED
 from ..cuda import wrapped
 from ..scopes import INDENT, PRIMARY
 from ..spelling import c_type
+from .lane_conflicts import Total
 from .lane_loops import DEPTH, Reduction, Tile, Tiled, Tiling
+from .lane_uniformity import is_long
 from .lanes import Branch, Give, Lanes, Loop, Mask, Masked, Node, Once, Piece, evaluated, lanes
 from .printer import HostExpressions, HostStatements
-from .uniformity import Total, is_long
 from .vectorisation_legality import is_vectorisable
 
 LANES = 64  # threads of a full strip

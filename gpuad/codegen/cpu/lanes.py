@@ -25,8 +25,9 @@ from ...ir.folding import negate
 from ...ir.rewrite import holds, is_short, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL
 from ..coalesce import Classes
-from ..folded import Read, defined, expanded, operands, visit_operands
+from ..folded import Read, expanded, operands, targets, visit_operands
 from .iteration_domain import Bound
+from .lane_conflicts import Total, conflicting_buffers, conflicts, has_conflict
 from .lane_loops import (
     LaneScratch,
     Reduction,
@@ -43,7 +44,7 @@ from .lane_loops import (
     tiled,
     waits,
 )
-from .uniformity import Total, Uniform, bound_in, conflicting_buffers, conflicts, has_conflict, used
+from .lane_uniformity import Uniform, bound_in, used
 
 Pairs: TypeAlias = "tuple[tuple[ir.Var, ir.Expr], ...]"
 
@@ -223,7 +224,7 @@ class _Plan:
     def is_one_of(self, var: ir.Var, stmts: Sequence[ir.Stmt]) -> bool:
         """Whether the statements give the C variable a value."""
         find = self.uniform.classes.find
-        return any(find(v) == find(var) for s in stmts for v in defined(s))
+        return any(find(v) == find(var) for s in stmts for v in targets(s))
 
     def computed_after(self, block: ir.Block, ends: Pairs) -> Iterator[ir.Expr]:
         """What the same piece computes after a statement, with these that follow it."""

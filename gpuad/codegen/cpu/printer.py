@@ -15,7 +15,7 @@ from ..folded import Read
 from ..scopes import PRECEDENCE, PRIMARY, UNARY, Expressions
 from ..spelling import c_type, promoted
 from ..statements import Statements
-from .lane_loops import is_sum
+from .lane_conflicts import is_sum
 from .vectorisation_legality import is_vectorisable
 from .widen import Wide, is_of_truth, made_of_truth_values, widen
 

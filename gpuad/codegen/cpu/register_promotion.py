@@ -21,10 +21,10 @@ from ...analysis.index_polynomials import Monomial, Polynomial, plus, scale, tim
 from ...ir import nodes as ir
 from ...ir.rewrite import assigned_vars, bound, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, HALVES, I32, I64, Space
-from ..folded import Read, blocks, defined, operands, read, reads, visit_operands, written
-from .iteration_domain import GLOBAL, Inner, without_row_guard
-from .lane_loops import is_sum
-from .row_loops import is_of_row, values_of
+from ..folded import Read, operands, read, reads, scopes, targets, visit_operands, written
+from .iteration_domain import GLOBAL, Inner, is_of_row, without_row_guard
+from .lane_conflicts import is_sum
+from .row_loops import values_of
 
 MOST = 192  # distances that are worth being looked at for each row
 _TERMS = 16
@@ -94,11 +94,11 @@ class _Places:
     def candidates(self) -> list[ir.Buffer]:
         """Arrays that are only accessed outside of branches and loops, and more than once somewhere."""
         body = self.kernel.body
-        if not all(isinstance(s, ir.Let | ir.Load | ir.Assign | ir.Store | ir.Accumulate | ir.Take) or blocks(s) for s in walk_stmts(body)):
+        if not all(isinstance(s, ir.Let | ir.Load | ir.Assign | ir.Store | ir.Accumulate | ir.Take) or scopes(s) for s in walk_stmts(body)):
             return []
         changed = {b for s in body if (b := written(s)) is not None and b.space is Space.GLOBAL and b.element not in HALVES}
-        inside = [s for stmt in body for block, _ in blocks(stmt) for s in walk_stmts(block)]
-        tails = [e for s in walk_stmts(body) for _, tail in blocks(s) for e in tail]
+        inside = [s for stmt in body for block, _ in scopes(stmt) for s in walk_stmts(block)]
+        tails = [e for s in walk_stmts(body) for _, tail in scopes(s) for e in tail]
         changed -= {b for s in inside if (b := getattr(s, "buffer", None)) is not None}
         changed -= {r.buffer for e in (*(o for s in inside for o in operands(s)), *tails) for r in reads(e)}
         changed -= {s.buffer for s in body if isinstance(s, ir.Store | ir.Accumulate) and s.value.type != s.buffer.element}
@@ -135,7 +135,7 @@ class _Places:
         parts = [e for factors in far for e in factors]
         own = [e for part in parts for e in ir.walk(part) if isinstance(e, ir.LaunchIndex)]
         known = all(e.name in ("blockDim", "gridDim") or (e.name == GLOBAL and e.axis != "x") for e in own)
-        return known and all(is_of_row(part, self.kernel.params) for part in parts)
+        return known and all(is_of_row(part, self.kernel) for part in parts)
 
 
 def accesses(stmt: ir.Stmt) -> Iterator[tuple[ir.Buffer, ir.Expr]]:
@@ -205,7 +205,7 @@ class _Waiting:
     def __init__(self, kernel: ir.Kernel, places: _Places, buffers: frozenset[ir.Buffer]) -> None:
         self.places = places
         self.buffers = buffers
-        own = (v for s in walk_stmts(kernel.body) for v in (*defined(s), *bound(s)))
+        own = (v for s in walk_stmts(kernel.body) for v in (*targets(s), *bound(s)))
         self.uid = 1 + max((v.uid for v in (*kernel.scalars, *own)), default=0)
         self.held: dict[_Place, ir.Var] = {}
         self.first: dict[_Place, ir.Expr] = {}  # the subscript under which an element is met first: a compiler sees that it is the same

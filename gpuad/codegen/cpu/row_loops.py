@@ -28,10 +28,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...ir import nodes as ir
-from ...ir.rewrite import defined, rebuild, substitute, walk_stmts
+from ...ir.rewrite import defined, expressions_in, map_blocks, map_exprs, map_stmt_exprs, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, I32, U32, Scalar
-from ..folded import Read, expressions, map_expressions, map_statement, single_values
-from .iteration_domain import GLOBAL, Bound, Inner, bare, inner, is_uniform
+from ..folded import Read, single_values
+from .iteration_domain import GLOBAL, Bound, Inner, bare, inner, is_of_row, is_uniform
 from .widen import SMALL
 
 _X = ir.LaunchIndex(GLOBAL, "x")
@@ -63,13 +63,11 @@ def delinearise(kernel: ir.Kernel) -> Columns | None:
         return None
     rows = tuple(Row(ir.Var("row", d.type, -(1 << 28) - k), d) for k, d in enumerate(divisors))
     task = _ByRows(rows, values)
-    return Columns(
-        replace(kernel, params=(*kernel.params, *(r.quotient for r in rows)), body=map_expressions(kernel.body, task.visit)), rows
-    )
+    return Columns(replace(kernel, params=(*kernel.params, *(r.quotient for r in rows)), body=map_exprs(kernel.body, task.visit)), rows)
 
 
 def _divisions(kernel: ir.Kernel, values: dict[ir.Var, ir.Expr]) -> Iterator[ir.Binary]:
-    for top in expressions(kernel.body):
+    for top in expressions_in(kernel.body):
         for expr in ir.walk(top):
             if isinstance(expr, ir.Binary) and _divides_x(expr, values) and is_uniform(substitute(expr.right, values), kernel):
                 yield replace(expr, right=substitute(expr.right, values))
@@ -164,7 +162,7 @@ class _Wraps:
                     out += self.block(stmt.then if known else stmt.otherwise)
                     out += [ir.Let(m.var, self.visit(m.then if known else m.otherwise), span=stmt.span) for m in stmt.merges]
                     continue
-            out.append(map_statement(stmt, self.visit, self.block))
+            out.append(map_blocks(map_stmt_exprs(stmt, self.visit), self.block))
         return tuple(out)
 
     def visit(self, expr: ir.Expr) -> ir.Expr:
@@ -282,14 +280,14 @@ class Rows:
 def hoist(kernel: ir.Kernel) -> Rows:
     """The kernel with its rows' quotients and remainders as parameters."""
     task = _Hoist(kernel)
-    body = map_expressions(kernel.body, task.visit)
+    body = map_exprs(kernel.body, task.visit)
     made = tuple((var, value) for value, var in task.found.items())
     return Rows(replace(kernel, params=(*kernel.params, *(v for v, _ in made)), body=body), made) if made else Rows(kernel)
 
 
 class _Hoist:
     def __init__(self, kernel: ir.Kernel) -> None:
-        self.params = kernel.params
+        self.kernel = kernel
         self.values = values_of(kernel.body)
         self.uid = 1 + max((v.uid for v in (*kernel.scalars, *(v for s in walk_stmts(kernel.body) for v in defined(s)))), default=0)
         self.found: dict[ir.Expr, ir.Var] = {}
@@ -298,7 +296,7 @@ class _Hoist:
         if not any(_divides(e) for e in ir.walk(expr)):
             return expr
         full = substitute(expr, self.values)
-        if not expr.type.is_integer or not is_of_row(full, self.params):
+        if not expr.type.is_integer or not is_of_row(full, self.kernel):
             return rebuild(expr, self.visit)
         if full not in self.found:
             self.uid += 1
@@ -308,15 +306,6 @@ class _Hoist:
 
 def _divides(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.Binary) and expr.op in ("/", "%") and expr.type.is_integer and not isinstance(expr.right, ir.Constant)
-
-
-def is_of_row(expr: ir.Expr, params: tuple[ir.Var | ir.Buffer, ...]) -> bool:
-    """Whether the expression is made of scalar parameters and of what all threads of a row have in common."""
-    if any(v not in params for v in ir.variables(expr)):
-        return False
-    return not any(
-        isinstance(e, Read) or (isinstance(e, ir.LaunchIndex) and e.axis == "x" and e.name in (GLOBAL, "threadIdx")) for e in ir.walk(expr)
-    )
 
 
 def values_of(body: ir.Block) -> dict[ir.Var, ir.Expr]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ...ir.functions import FUNCTIONS
 from ...ir.nodes import Alloc, Buffer, Call, For, Kernel, Var, While, walk
-from ...ir.rewrite import expressions, holds, walk_stmts
+from ...ir.rewrite import expressions_in, holds, walk_stmts
 from ...ir.types import F32, Space
 from ...optimize.scalar_replacement import unroll_local_arrays
 from ..cuda import comment, functions, parameters, pointer, wrapped
@@ -26,12 +26,11 @@ from ..spelling import c_type, identifier
 from .grid_stride import Flat, flatten
 from .helpers import ATOMICS, BLOCK_SUMS, ROWS, SUMS, WITH_POOL, WITHOUT_POOL, host_helper_text
 from .iteration_domain import Bound, Inner, Ranged, iterations, merge_axes, take_bounds
-from .lane_loops import is_sum, sink_sums
+from .lane_conflicts import has_conflict, is_sum, sink_sums
 from .lane_text import BlockStatements, LaneStatements, strips
 from .printer import HostStatements
 from .register_promotion import promote_registers
 from .row_loops import delinearise, hoist, split_index_set
-from .uniformity import has_conflict
 from .vectorisation_legality import STRIP as FULL
 from .vectorisation_legality import is_vectorisable, may_overlap_tail
 
@@ -79,7 +78,7 @@ _INLINE = frozenset({
 
 def library_calls(kernel: Kernel) -> int:
     """How often the text of a kernel calls the C library for a float: compilers do not vectorise what does."""
-    calls = (e for s in walk_stmts(kernel.body) for x in expressions(s) for e in walk(x) if isinstance(e, Call))
+    calls = (e for x in expressions_in(kernel.body) for e in walk(x) if isinstance(e, Call))
     return sum(1 for e in calls if FUNCTIONS[e.function].domain == "float" and not _is_inline(e))
 
 

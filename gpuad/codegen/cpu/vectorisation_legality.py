@@ -23,8 +23,8 @@ from ...ir import nodes as ir
 from ...ir.nodes import Assign, Buffer, If, Kernel, Let, Load, Store
 from ...ir.rewrite import rebuild, walk_stmts
 from ...ir.types import Scalar
-from ..folded import Read, blocks, defined, operands, reads, written
-from .lane_loops import is_sum
+from ..folded import Read, operands, reads, scopes, targets, written
+from .lane_conflicts import is_sum
 
 _Product = tuple[int, ...]  # the numbers of its factors
 _MOST_TERMS = 8
@@ -103,13 +103,13 @@ class _Order:
         self.define(stmt)
 
     def define(self, stmt: ir.Stmt) -> None:
-        for var in defined(stmt):
+        for var in targets(stmt):
             is_value = isinstance(stmt, ir.Let | ir.Assign) and var.type.is_integer
             self.known[var] = self.sum(operands(stmt)[0]) if is_value else self.new()
 
     def branches(self, stmt: ir.If, path: tuple[int, ...]) -> None:
         before, after = self.stores, dict(self.stores)
-        for k, (block, ends) in enumerate(blocks(stmt)):
+        for k, (block, ends) in enumerate(scopes(stmt)):
             self.stores = dict(before)
             if k:
                 self.renew(stmt)
@@ -120,7 +120,7 @@ class _Order:
         self.known |= {m.var: self.new() for m in stmt.merges}
 
     def loop(self, stmt: ir.For | ir.While, path: tuple[int, ...]) -> None:
-        ((block, ends),) = blocks(stmt)
+        ((block, ends),) = scopes(stmt)
         self.in_loops += 1
         for _ in range(2):
             self.renew(stmt)
@@ -143,7 +143,7 @@ class _Order:
 
     def renew(self, stmt: ir.Stmt) -> None:
         """What the blocks of the statement assign to has another value."""
-        inside = (s for block, _ in blocks(stmt) for s in walk_stmts(block))
+        inside = (s for block, _ in scopes(stmt) for s in walk_stmts(block))
         self.known |= {s.var: self.new() for s in inside if isinstance(s, ir.Assign)}
 
     # --- accesses ---
@@ -289,6 +289,6 @@ def may_overlap_tail(kernel: Kernel) -> bool:
             stored.add(stmt.buffer)
         if isinstance(stmt, Load):
             read.add(stmt.buffer)
-        behind = [e for _, tail in blocks(stmt) for e in tail]
+        behind = [e for _, tail in scopes(stmt) for e in tail]
         read.update(r.buffer for e in (*operands(stmt), *behind) for r in reads(e))
     return not stored & read and all(b.length is None for b in stored)

@@ -9,27 +9,19 @@ A comparison of the global x index with a number of the launch, as in the guard 
 end where it changes: that is done for those that a loop stands behind.
 
 The largest such set is found by assuming all, and taking back what turns out to differ until nothing more does.
-
-Lane conflicts: statements by which several lanes may touch one element of memory, atomic additions and atomic takes.
-
-Lanes of one strip may meet there too, so such a statement is no part of what they do at once, but in two cases. Where the lanes' elements
-lie side by side, each has its own; then no other such statement on the same memory is done in the same loop over the lanes. Where the
-element is the same for all, the strip forms the sum and adds it once (`Total`), if all that the kernel ever does with that memory is to add
-to it. In all other cases the statement is a short loop of its own, over one lane after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 
 from ...ir import nodes as ir
-from ...ir.nodes import Accumulate, Atomic, Block, Buffer, Expr, How, Stmt, Take
-from ...ir.rewrite import assigned_vars, holds, is_short, rebuild, substitute, walk_stmts
-from ...ir.types import F32, F64, Scalar
+from ...ir.rewrite import assigned_vars, expressions_in, holds, is_short, rebuild, substitute, used_vars, walk_stmts
+from ...ir.types import F32
 from ..coalesce import Classes
-from ..folded import Read, blocks, defined, expressions, loaded, operands, single_values, written
+from ..folded import Read, operands, scopes, single_values, targets, written
 from .iteration_domain import Bound, bound_of
+from .lane_conflicts import conflicts, only_added
 
 # What compilers have vector instructions for, or which is made of such. Of other functions each thread's call costs more than all else.
 _VECTORISED = {
@@ -156,10 +148,10 @@ class Uniform:
 
     def pays(self, loop: ir.For | ir.While) -> bool:
         """Whether compilers can vectorise what the loop does."""
-        inside = [s for block, _ in blocks(loop) for s in walk_stmts(block)]
+        inside = [s for block, _ in scopes(loop) for s in walk_stmts(block)]
         if any(isinstance(s, _ALONE) for s in inside):
             return False
-        computed = [e for top in expressions((loop,)) for e in ir.walk(top)]
+        computed = [e for top in expressions_in((loop,)) for e in ir.walk(top)]
         if any(isinstance(e, ir.Call) and not is_vectorised(e) for e in computed):
             return False
         if not is_long(loop) and not any(map(_touches_memory, inside)) and not any(isinstance(e, Read) for e in computed):
@@ -229,7 +221,7 @@ def _joined(stmt: ir.Stmt) -> Iterator[ir.Var]:
 def bound_in(block: ir.Block) -> Iterator[ir.Var]:
     """All Vars that the statements give values to."""
     for stmt in walk_stmts(block):
-        yield from defined(stmt)
+        yield from targets(stmt)
         yield from _joined(stmt)
         if isinstance(stmt, ir.For):
             yield stmt.var
@@ -238,46 +230,4 @@ def bound_in(block: ir.Block) -> Iterator[ir.Var]:
 def used(stmt: ir.Stmt) -> Iterator[ir.Var]:
     """All Vars that the statement gives values to or uses, with all that is nested in it."""
     yield from bound_in((stmt,))
-    yield from (v for top in expressions((stmt,)) for v in ir.variables(top))
-
-
-@dataclass(frozen=True)
-class Total:
-    """What all lanes add to one element. The index is the first lane's."""
-
-    stmt: Accumulate
-
-    @property
-    def type(self) -> Scalar:
-        """In which type the sum is formed."""
-        element = self.stmt.buffer.element
-        return F64 if element.is_float else element
-
-    def adding(self, value: Expr) -> Accumulate:
-        """The addition of a sum, in place of what a lane adds."""
-        return replace(self.stmt, value=value)
-
-
-def conflicts(stmt: Stmt) -> bool:
-    """Whether the statement itself is one by which threads meet."""
-    if isinstance(stmt, Accumulate) and stmt.how is How.REDUCED:
-        return not stmt.buffer.element.is_float  # sums of integers are atomic: a double does not hold them all
-    return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
-
-
-def has_conflict(block: Block) -> bool:
-    """Whether there is such a statement in the block."""
-    return any(map(conflicts, walk_stmts(block)))
-
-
-def only_added(work: Block) -> frozenset[Buffer]:
-    """The memory that is accessed by atomic additions alone."""
-    stmts = list(walk_stmts(work))
-    added = {s.buffer for s in stmts if isinstance(s, Accumulate) and conflicts(s)}
-    added -= {b for s in stmts if (b := written(s)) is not None and not (isinstance(s, Accumulate) and conflicts(s))}
-    return frozenset(added - loaded(work))
-
-
-def conflicting_buffers(actions: Sequence[object]) -> set[Buffer]:
-    """The memory at which lanes meet one another in a loop over them."""
-    return {a.buffer for a in actions if isinstance(a, Accumulate | Take) and conflicts(a)}
+    yield from used_vars((stmt,))
