@@ -18,7 +18,8 @@ from ..analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, 
 from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, While
 from ..ir.rewrite import walk_stmts
 from ..optimize.thread_indices import conjuncts
-from .gather import Asked, Gather, Sides, Slice, asked_first, at_target, questions, without_held
+from .gather import Asked, Gather, Sides, Slice
+from .gather_kernel import asked_first, at_target, questions, without_held
 
 _MEMORY = (Load, Store, Take, Accumulate, Atomic)
 _MOST = 1 << 30  # threads along an axis, and steps of a shift: sums of two of them are ints

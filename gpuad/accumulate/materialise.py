@@ -18,7 +18,8 @@ from ..ir.rewrite import Names, assigned_vars, bound, expressions, expressions_i
 from ..ir.types import F32, F64, I32
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.thread_indices import AXES, Geometry
-from .gather import Three, global_index, only, threads_of
+from .gather import Three, only, threads_of
+from .gather_kernel import global_index
 
 MOST = 4  # numbers that a thread keeps
 

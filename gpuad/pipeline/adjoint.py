@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from ..accumulate.block_reduce import BlockSums, block_sums, block_sums_kernel
-from ..accumulate.gather import Axes, Gather, Sides, gather, gather_kernel, rest
+from ..accumulate.gather import Axes, Gather, Sides, gather, rest
+from ..accumulate.gather_kernel import gather_kernel
 from ..accumulate.materialise import Materialisation, materialise
 from ..accumulate.reduce import choose_accumulation, reduce_repeated_additions, undecided
 from ..ad.recording import Recording
