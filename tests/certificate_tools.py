@@ -10,7 +10,7 @@ from launch_tools import running
 
 from gpuad import api, pipeline
 from gpuad.affine.certificate import Run, refused
-from gpuad.affine.instances import Shape
+from gpuad.affine.effects import Shape
 from gpuad.api import Kernel
 from gpuad.ir.nodes import Accumulate, Assign, Binary, Block, Buffer, Constant, Expr, For, If, LaunchIndex, Let, Load, Stmt, Store
 from gpuad.ir.rewrite import map_blocks, map_expr

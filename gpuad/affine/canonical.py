@@ -13,7 +13,7 @@ from math import gcd
 from typing import Any
 
 from ..ir.types import I64
-from .instances import Dim
+from .effects import Dim
 from .values import Graph, Node, conjuncts, exact_parts
 
 Terms = tuple[frozenset[tuple[Hashable, int]], int]

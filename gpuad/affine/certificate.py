@@ -23,12 +23,13 @@ from typing import Any
 
 from ..ir.nodes import Block, Buffer, How, Stmt
 from ..ir.types import I64, Space
+from .effects import AXES, Dim, Effect, Shape
 from .equivalence import WAYS, Way, differing
-from .instances import AXES, Dim, Effect, Instances, Shape, is_zero
+from .instances import Instances
 from .layout import Layouts
 from .relations import Undecided, agreeing, context, decided, domain, is_so
 from .sums import Addition, additions
-from .values import Graph, Node, conjuncts
+from .values import Graph, Node, conjuncts, is_zero
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from typing import Any
 
 from ..memo import Memo
 from .canonical import Canonical
-from .instances import Dim
+from .effects import Dim
 from .relations import context, is_so
 from .unit_trace import Access, Part, Place, Refused, Trace, in_units, may_touch, named_in, unit
 from .values import Graph, Node

@@ -13,7 +13,7 @@ Assumes valid IR with every accumulation decided. Says nothing of barriers, shuf
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,60 +48,12 @@ from ..ir.nodes import (
 )
 from ..ir.rewrite import used_vars, walk_stmts
 from ..ir.types import BOOL, I32, I64, U32, Scalar, Space, value_type
-from .values import Graph, Node, limits
+from .effects import AXES, Dim, Effect, Recurrence, Shape, Substitution
+from .values import Graph, Node, addends, is_zero, limits, vanishes
 
-AXES = "xyz"
 _NOT_ZERO = ("gpuad_used", "gpuad_collected")
 _CHAIN = "gpuad_chain"  # a product
 _PLACES = 64  # of a table
-_ARITHMETIC = ("+", "-", "*", "/", "%", "<<", ">>", "&")
-
-
-@dataclass(frozen=True)
-class Dim:
-    """A dimension of the instance, and what holds of it. `bounds`: start, stop and step of a loop that counts."""
-
-    name: str
-    guards: tuple[Node, ...]
-    thread: bool
-    bounds: tuple[Node, Node, int] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Effect:
-    """An access. `kind`: 'read', 'add', 'set', 'clear' (a read and a write of 0) or 'change' (any other read-modify-write). `order`: its
-    place in the text. `idle`: nothing is touched where what would be added is 0; that is no guard, since 0 may as well be added."""
-
-    kind: str
-    buffer: Buffer
-    element: Node
-    value: Node | None
-    dims: tuple[Dim, ...]
-    guards: tuple[Node, ...]
-    how: How | None
-    order: int
-    stmt: Stmt
-    idle: bool = False
-
-    @property
-    def writes(self) -> bool:
-        return self.kind != "read"
-
-
-@dataclass(frozen=True, eq=False)
-class Recurrence:
-    """A loop that carries values: `variables` become `nexts` in each iteration, `first` before. `condition`: what has to hold for an
-    iteration, of a loop that does not count."""
-
-    dim: Node
-    start: Node
-    stop: Node
-    step: int
-    backward: bool
-    variables: tuple[Node, ...]
-    firsts: tuple[Node, ...]
-    nexts: tuple[Node, ...]
-    condition: Node | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,20 +64,6 @@ class _Table:
     dims: tuple[Dim, ...]
     zero: bool
     values: dict[int, Node]
-
-
-@dataclass(frozen=True, eq=False)
-class Shape:
-    """A launch: grid, block, the numbers of scalar parameters."""
-
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    numbers: Mapping[Var, int]
-
-    @property
-    def threads(self) -> tuple[int, int, int]:
-        x, y, z = (g * b for g, b in zip(self.grid, self.block, strict=True))
-        return x, y, z
 
 
 class Instances:
@@ -148,7 +86,7 @@ class Instances:
 
     def substituted(self, node: Node, mapping: Mapping[str, Node]) -> Node:
         """The node with other nodes for dimensions."""
-        return _Substitution(self.graph, mapping).node(node)
+        return Substitution(self.graph, mapping).node(node)
 
 
 class Walk:
@@ -276,7 +214,7 @@ class Walk:
         mapping = {name: self.digit(wide, before, size) for name, (before, size) in number.items()}
         if kept.value is None or wide.text is None:
             return self.anything(value_type(buffer.element))
-        substitution = _Substitution(self.graph, mapping)
+        substitution = Substitution(self.graph, mapping)
         value = substitution.node(kept.value)
         for guard in reversed(kept.guards):
             value = self.graph.select(substitution.node(guard), value, self.graph.constant(0.0, value.type))
@@ -519,117 +457,11 @@ class Walk:
         return graph.node("call", (expr.function, *args), expr.type)
 
 
-class _Substitution:
-    """Puts nodes in the place of dimensions."""
-
-    def __init__(self, graph: Graph, mapping: Mapping[str, Node]) -> None:
-        self.graph = graph
-        self.mapping = mapping
-        self.known: dict[Node, Any] = {}
-
-    def node(self, node: Node) -> Node:
-        if not node.dims & self.mapping.keys():
-            return node
-        if node not in self.known:
-            self.known[node] = self.made(node)
-        found: Node = self.known[node]
-        return found
-
-    def made(self, node: Node) -> Node:
-        graph = self.graph
-        if node.op == "dim":
-            return graph.cast(self.mapping[node.args[0]], node.type)
-        if node.op == "sum":
-            dim, added = node.args
-            return graph.node("sum", (self.dim(dim), self.node(added)), node.type)
-        if node.op in ("carried", "result", "unknown"):
-            return self.closed(node)
-        args: tuple[Any, ...] = tuple(self.node(a) if isinstance(a, Node) else a for a in node.args)
-        if node.type == BOOL:
-            return self.truth(node, args)
-        if node.op in _ARITHMETIC:
-            return graph.arithmetic(node.op, args[0], args[1], node.type)
-        match node.op:
-            case "cast":
-                return graph.cast(args[0], node.type)
-            case "floor":
-                return graph.floor(args[0], args[1].low, node.type)
-            case "mod":
-                return graph.arithmetic("&", args[0], graph.constant(args[1].low - 1, node.type), node.type)
-            case "table":
-                return graph.table(args[0], args[1], node.type)
-            case "select":
-                return graph.select(args[0], args[1], args[2])
-            case "call" if node.args[0] in ("min", "max") and node.type.is_integer:
-                return graph.extreme(args[0], args[1], args[2], node.type)
-        return graph.node(node.op, args, node.type)
-
-    def truth(self, node: Node, args: tuple[Any, ...]) -> Node:
-        graph = self.graph
-        match node.op:
-            case "cast":
-                return graph.cast(args[0], BOOL)
-            case "select":
-                return graph.select(args[0], args[1], args[2])
-            case "compare":
-                return graph.compare(args[0], args[1], args[2])
-            case "!":
-                return graph.negated(args[0])
-            case "&&" | "||":
-                return (graph.both if node.op == "&&" else graph.either)(args[0], args[1])
-        return graph.node(node.op, args, BOOL)
-
-    def dim(self, dim: Dim) -> Dim:
-        """A loop's dimension where its bounds hang on what is put in."""
-        bounds = None if dim.bounds is None else (self.node(dim.bounds[0]), self.node(dim.bounds[1]), dim.bounds[2])
-        return Dim(dim.name, tuple(self.node(g) for g in dim.guards), dim.thread, bounds)
-
-    def closed(self, node: Node) -> Node:
-        """What a loop comes to for another instance: the same node, with the dimensions it is seen for."""
-        names = tuple(sorted(node.dims & self.mapping.keys()))
-        return self.graph.node("at", (node, names, *(self.mapping[n] for n in names)), node.type)
-
-
 def _asks_for(guard: Node, value: Node) -> bool:
     """Whether a guard only leaves out additions of 0."""
     if guard.op != "compare" or guard.args[0] != "!=" or not guard.args[1].type.is_float:
         return False
-    return is_zero(guard.args[2]) and _vanishes(value, guard.args[1])
-
-
-def _vanishes(value: Node, seed: Node) -> bool:
-    """Whether a value is 0 where a factor of it is."""
-    if value is seed or is_zero(value):
-        return True
-    match value.op:
-        case "neg" | "cast":
-            return value.args[0].type.is_float and _vanishes(value.args[0], seed)
-        case "+" | "-":
-            return _vanishes(value.args[0], seed) and _vanishes(value.args[1], seed)
-        case "*":
-            return _vanishes(value.args[0], seed) or _vanishes(value.args[1], seed)
-        case "/":
-            return _vanishes(value.args[0], seed)
-        case "select":
-            return _vanishes(value.args[1], seed) and _vanishes(value.args[2], seed)
-    return False
-
-
-def addends(node: Node) -> Iterator[tuple[int, Node]]:
-    """What a sum is made of, with signs."""
-    waiting = [(1, node)]
-    while waiting:
-        sign, found = waiting.pop()
-        if found.op in ("+", "-") and found.type.is_float:
-            waiting += [(sign if found.op == "+" else -sign, found.args[1]), (sign, found.args[0])]
-        elif found.op == "neg":
-            waiting.append((-sign, found.args[0]))
-        elif not is_zero(found):
-            yield sign, found
-
-
-def is_zero(node: Node) -> bool:
-    return node.is_constant and node.type.is_float and float.fromhex(node.args[0]) == 0.0
+    return is_zero(guard.args[2]) and vanishes(value, guard.args[1])
 
 
 def _mentions(node: Node, wanted: Sequence[Node]) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
-from .instances import Dim, Effect
+from .effects import Dim, Effect
 from .relations import Undecided, domain, integer, relation
 from .values import Graph, Node, summands
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from ..errors import GpuadError
-from .instances import Dim
+from .effects import Dim
 from .values import Graph, Node
 
 _NAME = re.compile(r"\bs\d+\b")

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..ir.types import BOOL, Scalar
-from .instances import Dim, Instances, Recurrence
+from .effects import Dim, Recurrence
+from .instances import Instances
 from .values import NOWHERE, Node, limits
 
 Lanes: TypeAlias = "np.ndarray[Any, Any]"

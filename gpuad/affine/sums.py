@@ -12,12 +12,13 @@ import numpy as np
 
 from ..ir.nodes import Buffer
 from .cells import Cut
-from .instances import Dim, Effect, Instances, addends, is_zero
+from .effects import Dim, Effect
+from .instances import Instances
 from .layout import Layouts
 from .points import Points
 from .relations import Undecided, domain, holding
 from .sampling import Sampler
-from .values import Graph, Node, kinks
+from .values import Graph, Node, addends, is_zero, kinks
 
 _SAMPLES = 12  # instances of each cell
 _SEEDS = 4

@@ -15,7 +15,7 @@ from ..ir import nodes as ir
 from ..ir.rewrite import walk_stmts
 from ..ir.types import BOOL, U32
 from .certificate import Run, meeting
-from .instances import Shape
+from .effects import Shape
 
 Symbol = tuple[Any, ...]
 Access = tuple[tuple[Symbol, ...], ir.Load | ir.Store, Symbol, Symbol | None]  # below which conditions, what, at which element, the value

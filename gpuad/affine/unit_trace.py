@@ -46,7 +46,8 @@ from ..ir.nodes import (
 from ..ir.rewrite import walk_stmts
 from ..ir.types import BOOL, I32, I64, Scalar, Space, value_type
 from .canonical import Canonical, Guards, Terms
-from .instances import Dim, Instances, Shape, Walk
+from .effects import Dim, Shape
+from .instances import Instances, Walk
 from .relations import is_so, relation
 from .values import Graph, Node
 

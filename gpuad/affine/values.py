@@ -397,3 +397,38 @@ def _whole(quotient: Node, remainder: Node) -> Node | None:
         return None
     a, b = _bare(floor.args[0]), _bare(rest.args[0])
     return floor.args[0] if a.text == b.text and a.text is not None else None
+
+
+def is_zero(node: Node) -> bool:
+    return node.is_constant and node.type.is_float and float.fromhex(node.args[0]) == 0.0
+
+
+def addends(node: Node) -> Iterator[tuple[int, Node]]:
+    """What a sum is made of, with signs."""
+    waiting = [(1, node)]
+    while waiting:
+        sign, found = waiting.pop()
+        if found.op in ("+", "-") and found.type.is_float:
+            waiting += [(sign if found.op == "+" else -sign, found.args[1]), (sign, found.args[0])]
+        elif found.op == "neg":
+            waiting.append((-sign, found.args[0]))
+        elif not is_zero(found):
+            yield sign, found
+
+
+def vanishes(value: Node, seed: Node) -> bool:
+    """Whether a value is 0 where a factor of it is."""
+    if value is seed or is_zero(value):
+        return True
+    match value.op:
+        case "neg" | "cast":
+            return value.args[0].type.is_float and vanishes(value.args[0], seed)
+        case "+" | "-":
+            return vanishes(value.args[0], seed) and vanishes(value.args[1], seed)
+        case "*":
+            return vanishes(value.args[0], seed) or vanishes(value.args[1], seed)
+        case "/":
+            return vanishes(value.args[0], seed)
+        case "select":
+            return vanishes(value.args[1], seed) and vanishes(value.args[2], seed)
+    return False

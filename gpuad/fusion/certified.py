@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..affine.effects import Shape
 from ..affine.fusion_certificate import Footprint, Launches, footprint, otherwise, refused
-from ..affine.instances import Shape
 from ..affine.unit_trace import Part, Place
 from ..arguments.arrays import address
 from ..ir.nodes import Buffer, For, Kernel, Var

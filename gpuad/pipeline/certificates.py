@@ -13,8 +13,8 @@ from dataclasses import replace
 from ..accumulate.fixed_point import DIGIT_BITS, DIGITS
 from ..affine.accumulation_certificate import Premises, accumulated_otherwise
 from ..affine.certificate import Run, Zero, meeting, refused
+from ..affine.effects import Shape
 from ..affine.fixed_point_certificate import summed_otherwise
-from ..affine.instances import Shape
 from ..affine.relations import is_installed
 from ..ir.nodes import Block, Buffer, Kernel, Stmt, Store, Var
 from ..ir.rewrite import walk_stmts

@@ -21,7 +21,7 @@ from shared_cases import SHARED, WARPS
 import gpuad
 from gpuad import Active, Duplicated, UnsupportedError, api, pipeline
 from gpuad.affine.certificate import Run, meeting
-from gpuad.affine.instances import Shape
+from gpuad.affine.effects import Shape
 from gpuad.errors import LaunchError
 from gpuad.ir.nodes import Accumulate, How, Take
 from gpuad.ir.rewrite import walk_stmts

@@ -8,7 +8,7 @@ import pytest
 from launch_tools import compiled
 
 from gpuad.affine.certificate import Run, refused
-from gpuad.affine.instances import Shape
+from gpuad.affine.effects import Shape
 from gpuad.ir.nodes import Accumulate, Block, Buffer, How
 from gpuad.ir.rewrite import map_blocks
 

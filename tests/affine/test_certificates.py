@@ -16,7 +16,8 @@ from launch_tools import CASES, arguments, compiled, running, shipped
 import gpuad
 from gpuad.affine import relations
 from gpuad.affine.certificate import Run, meeting
-from gpuad.affine.instances import Instances, Shape
+from gpuad.affine.effects import Shape
+from gpuad.affine.instances import Instances
 from gpuad.affine.relations import Undecided, relation
 from gpuad.affine.sampling import Sampler
 from gpuad.affine.values import Graph

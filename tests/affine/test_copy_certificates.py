@@ -10,7 +10,7 @@ from launch_tools import compiled
 
 from gpuad.affine.certificate import Run
 from gpuad.affine.copy_certificate import copies
-from gpuad.affine.instances import Shape
+from gpuad.affine.effects import Shape
 from gpuad.fusion import Link
 from gpuad.ir.nodes import Store
 from gpuad.ir.rewrite import walk_stmts

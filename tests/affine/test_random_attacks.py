@@ -12,7 +12,7 @@ import pytest
 from test_certificates import expression, threads, value
 
 from gpuad.affine.certificate import Run, refused
-from gpuad.affine.instances import Shape
+from gpuad.affine.effects import Shape
 from gpuad.ir.nodes import Accumulate, Binary, Block, Buffer, Cast, Constant, Expr, How, If, LaunchIndex, Let, Load, Var
 from gpuad.ir.rewrite import map_expr
 from gpuad.ir.types import BOOL, F64, I32, I64

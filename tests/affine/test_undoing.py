@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from launch_tools import EXECUTORS, compiled
 
-from gpuad.affine.instances import Shape
+from gpuad.affine.effects import Shape
 from gpuad.affine.undoing_certificate import takes_back
 from gpuad.analysis.inverses import inverse
 from gpuad.ir import nodes as ir

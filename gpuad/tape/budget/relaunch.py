@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ... import pipeline
-from ...affine.instances import Shape
+from ...affine.effects import Shape
 from ...affine.relations import is_installed
 from ...affine.undoing_certificate import takes_back
 from ...analysis.inverses import inverse

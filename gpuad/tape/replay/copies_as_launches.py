@@ -14,7 +14,7 @@ import numpy as np
 
 from ...affine.certificate import Run
 from ...affine.copy_certificate import copies
-from ...affine.instances import Shape
+from ...affine.effects import Shape
 from ...affine.relations import is_installed
 from ...analysis.exact_coverage import surely
 from ...analysis.injectivity import Launch as Numbers
