@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuad.errors import GpuadError
-from gpuad.frontend.cuda import precompiled, translation_unit
+from gpuad.frontend.cuda import translation_unit
 from gpuad.source import SourceFile
 
 parse = importlib.import_module("gpuad.frontend.cuda.parse")
@@ -27,7 +27,7 @@ OPTIONS = [(), ("-std=c++14",), ("-DN=4", "-arch=sm_90"), ("-Dsinf=cosf", "-defa
 
 def read(text: SourceFile, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, patience: int) -> list[str]:
     """The trees of a text's kernels, or what is said of it; with a prelude that is precompiled after so many texts."""
-    monkeypatch.setattr(precompiled, "_PATIENCE", patience)
+    monkeypatch.setattr(translation_unit, "_PATIENCE", patience)
     said = []
     try:
         module = parse._parse(text, options)
@@ -58,8 +58,8 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The file of an own table, of headers of its own."""
     shutil.copytree(translation_unit.INCLUDE, tmp_path / "include")
     monkeypatch.setattr(translation_unit, "INCLUDE", tmp_path / "include")
-    monkeypatch.setattr(precompiled, "_kept", {})
-    monkeypatch.setattr(precompiled, "_PATIENCE", 0)
+    monkeypatch.setattr(translation_unit, "_kept", {})
+    monkeypatch.setattr(translation_unit, "_PATIENCE", 0)
     path = after_a_text()
     assert path is not None
     return path
@@ -68,7 +68,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def after_a_text() -> Path | None:
     """The file after a text was read, if it is used."""
     parse._parse(SourceFile("k.cu", "__global__ void k(float* x) { x[0] = expf(x[1]); }"), ()).kernel("k")
-    (one,) = precompiled._kept.values()
+    (one,) = translation_unit._kept.values()
     return None if one is None else one.path
 
 
@@ -92,7 +92,7 @@ def test_headers_that_have_changed_since_are_read_themselves(kept: Path, tmp_pat
 
 
 def test_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(precompiled, "_kept", {})
-    monkeypatch.setattr(precompiled, "_PATIENCE", 0)
+    monkeypatch.setattr(translation_unit, "_kept", {})
+    monkeypatch.setattr(translation_unit, "_PATIENCE", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nothing"))
     assert after_a_text() is None

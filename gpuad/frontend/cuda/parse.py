@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from clang import cindex
 from clang.cindex import Cursor, CursorKind, Diagnostic, SourceLocation, TranslationUnit, TypeKind
 
 from ...errors import CompileError, UnsupportedError
@@ -26,13 +25,12 @@ from ...ir.types import Array, Pointer, Scalar, Type
 from ...recursion_limit import room
 from ...source import SourceFile, Span
 from . import lower_calls, lower_expressions, lower_statements, lower_switch, records
-from .clang_c import children, file_location, file_number, has_attribute, library, template_of
+from .clang_c import children, file_location, file_number, has_attribute, template_of
 from .context import Context, ExpressionHandler, StatementHandler
 from .fence import header_message
 from .lower_calls import is_lambda, is_passed
 from .lower_expressions import LAUNCH
-from .precompiled import forget, precompiled
-from .translation_unit import HOST_NAMES, INCLUDE, MAIN, PRELUDE, CommandLine, Places, command_line, is_ours
+from .translation_unit import HOST_NAMES, INCLUDE, MAIN, Places, command_line, is_ours, translation_unit
 from .types import is_const, is_reference, is_rvalue_reference, lower_parameter, lower_type
 from .variables import with_globals
 
@@ -189,7 +187,7 @@ class Module:
 
     def _instance(self, expression: str) -> tuple[Module, Cursor]:
         """An instance of a template, from a parse of its own: the text with a line after it that asks for the instance."""
-        unit = _unit(self.source, self.options, request(expression))
+        unit = translation_unit(self.source, self.options, request(expression))
         places = Places(self.source, command_line(self.options).header)
         functions = [cursor for _, cursor in _functions(unit.cursor, "")]
         errors = _errors(unit)
@@ -245,10 +243,10 @@ def _read_once(source: SourceFile, options: tuple[str, ...]) -> Module:
 
 
 def _parse(source: SourceFile, options: tuple[str, ...]) -> Module:
-    unit = _unit(source, options)
+    unit = translation_unit(source, options)
     if any(_HOST_NAME.match(str(error.spelling)) for error in _errors(unit)):
         options = (*options, *HOST_NAMES)
-        unit = _unit(source, options)
+        unit = translation_unit(source, options)
     places = Places(source, command_line(options).header)
     definitions: dict[str, list[Cursor]] = {}
     functions = list(_functions(unit.cursor, ""))
@@ -260,23 +258,6 @@ def _parse(source: SourceFile, options: tuple[str, ...]) -> Module:
         _raise_unless_contained(error, [cursor for _, cursor in functions], places)
     found = {name: tuple(cursors) for name, cursors in definitions.items()}
     return Module(source, tuple(definitions), options, found, errors, places, unit)
-
-
-def _unit(source: SourceFile, options: tuple[str, ...], tail: str = "") -> TranslationUnit:
-    """The text as clang reads it, with a few lines of ours before it and `tail` after it."""
-    library()
-    line = command_line(options, source.name)
-    if (prelude := precompiled(line.own, PRELUDE)) is not None:
-        try:
-            return _read(line, line.blank_header + source.text + tail, "-include-pch", str(prelude))
-        except cindex.TranslationUnitLoadError:  # damaged, or of headers that have changed since
-            forget(line.own)
-    return _read(line, line.header + source.text + tail)
-
-
-def _read(line: CommandLine, text: str, *more: str) -> TranslationUnit:
-    index = cindex.Index.create(excludeDecls=True)  # goes through the text's declarations, not those of what is precompiled
-    return index.parse(MAIN, args=[*line.arguments, *more], unsaved_files=[(MAIN, text)])
 
 
 def _errors(unit: TranslationUnit) -> tuple[Diagnostic, ...]:

@@ -1,27 +1,39 @@
-"""Where clang's cursors are in the user's text.
+"""A text as clang reads it: its translation unit, the compiler options as libclang's, and where cursors are in the user's text.
 
 The user's text is parsed with a few lines of ours before it; clang counts columns in bytes, a `Span` counts characters. Both are put right
 here, and here only.
 
-The user's compiler options as libclang's.
-
 NVRTC reads its own declarations before a `-D` can change a name in them. So macros of the user do not go onto clang's command line, where
 they would be defined while the prelude is read: they become lines between the prelude and the user's text. Options that change neither
 names nor types (`--use_fast_math`, `-lineinfo`) are of no interest here.
+
+`PRELUDE` is kept in clang's own form, which reads in a third of the time: one file for each language standard, in a folder that goes with
+the process (https://clang.llvm.org/docs/PCHInternals.html). What cannot be written is done without.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from clang.cindex import Cursor, CursorKind, SourceLocation
+from clang.cindex import (
+    Cursor,
+    CursorKind,
+    Diagnostic,
+    Index,
+    SourceLocation,
+    TranslationUnit,
+    TranslationUnitLoadError,
+    TranslationUnitSaveError,
+)
 
 from ...source import SourceFile, Span, traced
-from .clang_c import file_location, file_name, file_number, numbered_location
+from .clang_c import file_location, file_name, file_number, library, numbered_location
 
 MAIN = "gpuad-input.cu"
 _NAMED_DECLARATIONS = {
@@ -231,3 +243,61 @@ def _architecture(pairs: list[tuple[str, str]]) -> int:
         if flag in ("-arch", "--gpu-architecture") and (digits := re.search(r"\d+", value)):
             return int(digits[0])
     return _DEFAULT_ARCHITECTURE
+
+
+_PATIENCE = 2  # texts that a process reads before it precompiles the prelude, which takes as long as it saves of two
+_FOR_SERIALIZATION = 0x10  # CXTranslationUnit_ForSerialization, for which the bindings have no name
+_NAME = "gpuad-prelude.cu"
+
+
+@dataclass(frozen=True)
+class _Kept:
+    folder: tempfile.TemporaryDirectory[str]  # removed with the process
+    path: Path
+
+
+_asked: Counter[tuple[str, ...]] = Counter()
+_kept: dict[tuple[str, ...], _Kept | None] = {}
+
+
+def _precompiled(arguments: tuple[str, ...], prelude: str) -> Path | None:
+    """The file for clang's `-include-pch` which stands for `prelude` in texts that are read with these arguments and more directories; None
+    for the first texts of a process, and where it cannot be made."""
+    _asked[arguments] += 1
+    if _asked[arguments] <= _PATIENCE:
+        return None
+    kept = _kept.get(arguments)
+    if arguments not in _kept or (kept is not None and not kept.path.is_file()):  # folders of temporary files are tidied
+        kept = _kept[arguments] = _written(arguments, prelude)
+    return kept.path if kept is not None else None
+
+
+def _written(arguments: tuple[str, ...], prelude: str) -> _Kept | None:
+    options = TranslationUnit.PARSE_INCOMPLETE | _FOR_SERIALIZATION
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="gpuad-prelude-", ignore_cleanup_errors=True)
+        unit = Index.create().parse(_NAME, args=list(arguments), unsaved_files=[(_NAME, prelude)], options=options)
+        if any(d.severity >= Diagnostic.Error for d in unit.diagnostics):
+            return None
+        path = Path(folder.name) / "prelude.pch"
+        unit.save(str(path))
+    except (OSError, TranslationUnitLoadError, TranslationUnitSaveError):
+        return None
+    return _Kept(folder, path)
+
+
+def translation_unit(source: SourceFile, options: tuple[str, ...], tail: str = "") -> TranslationUnit:
+    """The text as clang reads it, with a few lines of ours before it and `tail` after it."""
+    library()
+    line = command_line(options, source.name)
+    if (prelude := _precompiled(line.own, PRELUDE)) is not None:
+        try:
+            return _read(line, line.blank_header + source.text + tail, "-include-pch", str(prelude))
+        except TranslationUnitLoadError:  # damaged, or of headers that have changed since
+            _kept[line.own] = None
+    return _read(line, line.header + source.text + tail)
+
+
+def _read(line: CommandLine, text: str, *more: str) -> TranslationUnit:
+    index = Index.create(excludeDecls=True)  # goes through the text's declarations, not those of what is precompiled
+    return index.parse(MAIN, args=[*line.arguments, *more], unsaved_files=[(MAIN, text)])
