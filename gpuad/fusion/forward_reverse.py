@@ -18,7 +18,8 @@ from ..ir.rewrite import holds, walk_stmts
 from ..ir.types import Space
 from ..ir.verify import verify
 from ..pipeline.adjoint import Adjoint
-from ..pipeline.calls import Call, plain_allowed
+from ..pipeline.calls import Call
+from ..pipeline.modes import plain_allowed
 from ..pipeline.pattern import Parameter
 from ..pipeline.stage import Stage
 from .certified import Pointers, is_forward_and_reverse, is_keeping

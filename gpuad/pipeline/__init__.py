@@ -21,19 +21,8 @@ from .adjoint_memory import (
     shadow_of,
     shadow_type,
 )
-from .calls import (
-    Call,
-    _cuda,
-    analysing,
-    chaining,
-    everything_recorded_for_tests,
-    executor_for_tests,
-    executor_of,
-    nothing_chained_for_tests,
-    nothing_plain_for_tests,
-    plain_allowed,
-)
-from .deterministic import add_in_fixed_point, asked_here, deterministic, fixed_sizes, in_fixed_point
+from .calls import Call, _cuda, executor_for_tests, executor_of
+from .deterministic import add_in_fixed_point, fixed_sizes
 from .forward_over_reverse import before_second, check_directions, paired, tangent_arguments
 from .inspectors import Counted, is_injective
 from .launch_checks import (
@@ -51,6 +40,17 @@ from .launch_checks import (
     premises_hold,
     stays_inside,
     stores_in_doubt,
+)
+from .modes import (
+    analysing,
+    asked_here,
+    chaining,
+    deterministic,
+    everything_recorded_for_tests,
+    in_fixed_point,
+    nothing_chained_for_tests,
+    nothing_plain_for_tests,
+    plain_allowed,
 )
 from .schedule import (
     alone,

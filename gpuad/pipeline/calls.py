@@ -22,9 +22,6 @@ from ..ir.types import BOOL
 from ..runtime.base import Dim3, Executor, Prepared, prepared
 
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
-_analysing: ContextVar[bool] = ContextVar("analysing", default=True)
-_plain_allowed: ContextVar[bool] = ContextVar("plain_allowed", default=True)
-_chaining: ContextVar[bool] = ContextVar("chaining", default=True)
 
 
 def executor_for_tests(executor: Executor) -> AbstractContextManager[None]:
@@ -159,33 +156,3 @@ class Call:
 def _integer(value: Any) -> int | None:
     """A number as far as it enters proofs."""
     return int(value) if value.dtype.kind in "iub" else None
-
-
-def analysing() -> bool:
-    """Whether recording is analysed; tests switch it off."""
-    return _analysing.get()
-
-
-def plain_allowed() -> bool:
-    """Whether accumulations may be other than atomic; tests switch it off."""
-    return _plain_allowed.get()
-
-
-def chaining() -> bool:
-    """Whether launches that follow each other may become one; tests switch it off."""
-    return _chaining.get()
-
-
-def nothing_chained_for_tests() -> AbstractContextManager[None]:
-    """Within it each launch of a program is one."""
-    return scoped(_chaining, False)
-
-
-def everything_recorded_for_tests() -> AbstractContextManager[None]:
-    """Within it every value of overwritten memory is recorded, needed or not."""
-    return scoped(_analysing, False)
-
-
-def nothing_plain_for_tests() -> AbstractContextManager[None]:
-    """Within it every accumulation is atomic."""
-    return scoped(_plain_allowed, False)

@@ -5,11 +5,8 @@ Two kernels run in the place of one, with four numbers for each element of the s
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -17,7 +14,6 @@ import numpy as np
 
 from ..accumulate.fixed_point import DIGIT_BITS, DIGITS, FixedPoint, scales_of
 from ..arguments.arrays import namespace
-from ..context_variables import scoped
 from ..errors import LaunchError
 from ..ir.nodes import Buffer, Kernel
 from ..runtime.base import Memory
@@ -25,28 +21,7 @@ from .adjoint_memory import State, argument_of, copied, shadow_of
 from .calls import Call
 from .pattern import Parameter
 
-VARIABLE = "GPUAD_DETERMINISTIC"
-_wanted: ContextVar[bool | None] = ContextVar("deterministic", default=None)
 Run: TypeAlias = "Callable[[Kernel, list[Any], State], None]"
-
-
-def deterministic(wanted: bool = True) -> AbstractContextManager[None]:
-    """Within it a reverse pass gives the same bits in every run, on every number of threads. Where that is not possible, the launch is
-    refused with UnsupportedError before anything is written. Shadows that threads add to together cost 32 bytes an element and a copy
-    while the kernel runs, and the kernel runs twice; others cost nothing. GPUAD_DETERMINISTIC=1 in the environment wants it everywhere,
-    `wanted=False` not within this block. LaunchError, with the shadows as they were, where a contribution is not finite."""
-    return scoped(_wanted, wanted)
-
-
-def asked_here() -> bool | None:
-    """What a block of `deterministic` says, without a look at the environment; None outside of one."""
-    return _wanted.get()
-
-
-def in_fixed_point() -> bool:
-    """Whether sums have to be made independent of the order of the threads."""
-    wanted = _wanted.get()
-    return os.environ.get(VARIABLE, "0") not in ("", "0") if wanted is None else wanted
 
 
 def run_fixed(fixed: FixedPoint, parameters: tuple[Parameter, ...], call: Call, state: State, width: int, run: Run) -> None:

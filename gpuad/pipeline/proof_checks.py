@@ -8,7 +8,6 @@ same. That is done once for each kernel and the numbers of its launch, before an
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -24,11 +23,6 @@ from .calls import Call
 
 Pass: TypeAlias = Callable[[Call, State], None]
 _CLOSE = {8: 1e-9, 4: 1e-3}
-
-
-def wanted() -> bool:
-    """Whether the user asks for it."""
-    return os.environ.get("GPUAD_CHECK") == "1"
 
 
 @cache

@@ -25,14 +25,15 @@ from ..ir.rewrite import walk_stmts
 from ..runtime.base import Memory
 from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, copied, live, shadow_of
-from .calls import Call, analysing, plain_allowed
+from .calls import Call
 from .certificates import NO_ISLPY, certified, conflicting, counted_injective
 from .certificates import in_fixed_point as certified_in_fixed_point
-from .deterministic import in_fixed_point, run_fixed
+from .deterministic import run_fixed
 from .inspectors import may_be_injective, one_by_one
 from .launch_checks import stored_alike
+from .modes import analysing, checks_proofs, in_fixed_point, plain_allowed
 from .pattern import Variant
-from .proof_checks import check_proofs, wanted
+from .proof_checks import check_proofs
 from .stage import Stage
 
 _MOST_KEPT = (1 << 31) - 1  # threads that keep numbers for others: their index is an int
@@ -154,7 +155,7 @@ def _elements(adjoint: Adjoint, call: Call, shadows: frozenset[Buffer]) -> int:
 
 def switches() -> tuple[bool, ...]:
     """What the kernels of a reverse pass depend on beyond the launch."""
-    return analysing(), plain_allowed(), in_fixed_point(), wanted()
+    return analysing(), plain_allowed(), in_fixed_point(), checks_proofs()
 
 
 def stages(
@@ -183,7 +184,7 @@ def stages_on_zeros(
         made = _stages(adjoint, call, assigned, left, aliased, boxes)
         return _in_fixed_point(adjoint, call, made) if fixed and made is not None else made
 
-    for known in {_NO_BOXES, boxes} if wanted() and plain_allowed() else ():
+    for known in {_NO_BOXES, boxes} if checks_proofs() and plain_allowed() else ():
         adjoint.facts.get(("proved", call.key, call.executor.sums_over_blocks, known), partial(_proved, adjoint, call, known))
     found: tuple[Stage, ...] | None = adjoint.facts.get(key, make)
     return found

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ..arguments.recorder import current
-from ..pipeline.deterministic import deterministic
+from ..pipeline.modes import deterministic
 from ..tape.tape import Tape
 from ..testing.memory import memory
 from ..tools.devices import DeviceError, free_device
