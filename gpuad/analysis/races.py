@@ -4,6 +4,9 @@ A gradient is promised for launches without data races (RULES 11). Most violatio
 does); but where one thread stores at an affine index and another reads there what was before, the same forms that prove accumulation
 injective prove the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely exist. A
 barrier between the two orders threads of one block, but not those of two (`blocks_conflict`).
+
+Stores of which several threads may leave different values in one element, as far as their text tells, are `contested`; whether two threads
+do come to one element is for a proof or an inspector to say.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias, TypeGuard
 
 from ..ir import nodes as ir
 from ..ir.rewrite import walk_stmts
@@ -395,3 +399,36 @@ def _comparable(a: Reach, b: Reach) -> bool:
     """Whether the search over the two forms is exact: the same factors for the same digits of threads, no axis in two guises."""
     left, right = ({d: c for d, c in r.form.terms if d.is_thread} for r in (a, b))
     return left == right and all(d.kind == "global" for d in left)
+
+
+Write: TypeAlias = "ir.Store | ir.Accumulate | ir.Atomic"
+
+
+def contested(kernel: ir.Kernel, buffers: Collection[ir.Buffer]) -> tuple[Write, ...]:
+    """The stores to `buffers` that may give different values for different threads: all to a buffer, unless each gives the one same value.
+    An addition that is not atomic is one of them, and so is an exchange: whose value stays is not on record."""
+    uniform = common(kernel, private_arrays=False)
+    found: list[Write] = []
+    for buffer in buffers:
+        writes = [s for s in walk_stmts(kernel.body) if is_plain_write(s) and s.buffer == buffer]
+        values = [stored_value(s) for s in writes]
+        if any(v is None or not is_common(v, uniform) or v != values[0] for v in values):
+            found.extend(writes)
+    return tuple(found)
+
+
+def stored_value(stmt: Write) -> ir.Expr | None:
+    """The value that a thread writes, if it does not depend on the old content, and that is not returned."""
+    match stmt:
+        case ir.Store(value=value):
+            return value
+        case ir.Atomic(var=None, operands=(value,)):
+            return value
+    return None
+
+
+def is_plain_write(stmt: ir.Stmt) -> TypeGuard[Write]:
+    """Whether the statement writes memory in a way that two threads may not do to one element."""
+    if isinstance(stmt, ir.Atomic):
+        return stmt.op == "exch"
+    return isinstance(stmt, ir.Store) or (isinstance(stmt, ir.Accumulate) and stmt.how is ir.How.PLAIN)

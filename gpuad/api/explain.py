@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from .. import pipeline
 from ..analysis.index_polynomials import atoms, definitions, polynomial
+from ..analysis.races import contested, is_plain_write
 from ..codegen.cuda import comment, cuda_source
-from ..inspect.store_conflicts import contested, is_plain_write
 from ..ir.nodes import Accumulate, Alloc, Atomic, Buffer, How, Load, Stmt, Store, Take, walk
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Function

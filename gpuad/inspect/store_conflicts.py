@@ -14,10 +14,10 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TypeAlias, TypeGuard
 
 from ..ad.stack_layout import thread_number
-from ..analysis.uniformity import common, is_common
+from ..analysis.races import Write, contested, is_plain_write, stored_value
+from ..analysis.uniformity import common
 from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, edit, expressions, on_buffers, touches, walk_stmts
@@ -50,58 +50,6 @@ class StoreConflictInspector:
 
 STORED = ("last", "first", "signature")
 MIXED = ("most", "least")
-Write: TypeAlias = "ir.Store | ir.Accumulate | ir.Atomic"
-
-
-def contested(kernel: ir.Kernel, buffers: Collection[ir.Buffer]) -> tuple[Write, ...]:
-    """The stores to `buffers` that may give different values for different threads: all to a buffer, unless each gives the one same value.
-    An addition that is not atomic is one of them, and so is an exchange: whose value stays is not on record."""
-    uniform = common(kernel, private_arrays=False)
-    found: list[Write] = []
-    for buffer in buffers:
-        writes = [s for s in walk_stmts(kernel.body) if is_plain_write(s) and s.buffer == buffer]
-        values = [_written(s) for s in writes]
-        if any(v is None or not is_common(v, uniform) or v != values[0] for v in values):
-            found.extend(writes)
-    return tuple(found)
-
-
-def distinguishing_stores(kernel: ir.Kernel, buffer: ir.Buffer) -> tuple[tuple[ir.Block, ...], ...]:
-    """For each kind of value that the contested stores to a buffer give: the kernel's body with stores of that kind alone, to where a
-    number says that the value is made from, in each of several ways. If in one of them no two threads store to one place, their signatures
-    differ, and the check finds any two that store to one element of the buffer. Values that tell their thread are left out."""
-    writes, signatures = contested(kernel, [buffer]), _Signatures(kernel)
-    kinds = dict.fromkeys(value for value in map(_written, writes) if value is not None)
-    leaves = {value: signatures.leaves(value) for value in kinds}
-
-    def stored(stmt: ir.Stmt, value: ir.Expr, leaf: ir.Expr) -> ir.Block | None:
-        if not any(stmt is w for w in writes):
-            return None
-        is_wanted = is_plain_write(stmt) and _written(stmt) == value
-        return (ir.Store(buffer, leaf, b.zero(buffer.element), span=stmt.span),) if is_wanted else ()
-
-    return tuple(
-        tuple(edit(kernel.body, partial(stored, value=value, leaf=leaf)) for leaf in found)
-        for value, found in leaves.items()
-        if found is not None
-    )
-
-
-def _written(stmt: Write) -> ir.Expr | None:
-    """The value that a thread writes, if it does not depend on the old content, and that is not returned."""
-    match stmt:
-        case ir.Store(value=value):
-            return value
-        case ir.Atomic(var=None, operands=(value,)):
-            return value
-    return None
-
-
-def is_plain_write(stmt: ir.Stmt) -> TypeGuard[Write]:
-    """Whether the statement writes memory in a way that two threads may not do to one element."""
-    if isinstance(stmt, ir.Atomic):
-        return stmt.op == "exch"
-    return isinstance(stmt, ir.Store) or (isinstance(stmt, ir.Accumulate) and stmt.how is ir.How.PLAIN)
 
 
 def store_conflict_inspector(
@@ -154,7 +102,7 @@ class _Check:
     def store(self, stmt: Write) -> ir.Stmt:
         """What stands before a contested store: its note in the first run, the comparison in the second."""
         last, first, signature = (self.owners[stmt.buffer][part] for part in STORED)
-        written = _written(stmt)
+        written = stored_value(stmt)
         mine = self.signatures.of(stmt, written, self.thread) if written is not None else self.thread
         note = (
             ir.Atomic("max", None, last, stmt.index, (self.up,), span=stmt.span),
@@ -280,3 +228,24 @@ _MIX = 0x1E3779B97F4A7C15  # any large odd number
 def hash_of(expr: ir.Expr) -> int:
     """A number for the expression's text, the same in every process."""
     return zlib.crc32(repr(expr).encode())
+
+
+def distinguishing_stores(kernel: ir.Kernel, buffer: ir.Buffer) -> tuple[tuple[ir.Block, ...], ...]:
+    """For each kind of value that the contested stores to a buffer give: the kernel's body with stores of that kind alone, to where a
+    number says that the value is made from, in each of several ways. If in one of them no two threads store to one place, their signatures
+    differ, and the check finds any two that store to one element of the buffer. Values that tell their thread are left out."""
+    writes, signatures = contested(kernel, [buffer]), _Signatures(kernel)
+    kinds = dict.fromkeys(value for value in map(stored_value, writes) if value is not None)
+    leaves = {value: signatures.leaves(value) for value in kinds}
+
+    def stored(stmt: ir.Stmt, value: ir.Expr, leaf: ir.Expr) -> ir.Block | None:
+        if not any(stmt is w for w in writes):
+            return None
+        is_wanted = is_plain_write(stmt) and stored_value(stmt) == value
+        return (ir.Store(buffer, leaf, b.zero(buffer.element), span=stmt.span),) if is_wanted else ()
+
+    return tuple(
+        tuple(edit(kernel.body, partial(stored, value=value, leaf=leaf)) for leaf in found)
+        for value, found in leaves.items()
+        if found is not None
+    )

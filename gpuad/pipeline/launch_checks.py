@@ -17,10 +17,10 @@ import numpy as np
 from ..analysis.index_polynomials import evaluate, strides
 from ..analysis.injectivity import footprints
 from ..analysis.must_define import defines_before_use
-from ..analysis.races import Extent, proved_race, sure_access, sure_extents
+from ..analysis.races import Extent, contested, is_plain_write, proved_race, sure_access, sure_extents
 from ..errors import LaunchError, ShadowError, UnsupportedError
 from ..inspect.barrier_order import Access, hindrance, may_be_ordered
-from ..inspect.store_conflicts import StoreConflictInspector, contested, distinguishing_stores, is_plain_write
+from ..inspect.store_conflicts import StoreConflictInspector, distinguishing_stores
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Stmt, Store
 from ..ir.rewrite import walk_stmts
 from ..optimize.privatisation import tiles
