@@ -6,21 +6,16 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import LaunchError
-from ..ir.surface import Declaration, Function
+from ..ir.surface import Declaration, Function, has_grid_barrier
 from ..memo import specialized
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
 from .expansions import EXPANSIONS, expansion
 from .explain import AdjointText
-from .grid_kernels import GridKernel, has_grid_barrier
+from .grid_kernels import GridKernel
 from .kernels import Kernel, OfFunction, Planned, TextKernel
 
 Said = tuple[tuple[str, Hashable], ...]  # what a call says of the parameters that are expanded, by their names
-
-
-def is_expanded(function: Function) -> bool:
-    """Whether a kernel has such parameters."""
-    return any(map(expansion, function.parameters))
 
 
 class ExpandedKernel(TextKernel):

@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 from ..arguments.textures import Texture
 from ..errors import LaunchError
-from ..ir.lists import is_list, with_lists
+from ..ir.lists import with_lists
+from ..ir.records import is_texture, points_to_pointers
 from ..ir.surface import Declaration, Function
-from ..ir.textures import EXTENTS, Reading, is_texture, with_textures
+from ..ir.textures import EXTENTS, Reading, with_textures
 
 MOST = 64  # arrays in a list: which of them it is decides a chain of comparisons
 _MOST_TEXELS = (1 << 31) - 1  # the index of a texel is an int
@@ -50,7 +51,7 @@ class Lists:
     what: str = "lists of arrays"
 
     def takes(self, declaration: Declaration) -> bool:
-        return is_list(declaration)
+        return points_to_pointers(declaration.type)
 
     def said(self, parameter: str, arg: Any) -> int:
         what = f"{parameter} takes a list of arrays"
@@ -83,7 +84,7 @@ class Textures:
     what: str = "textures"
 
     def takes(self, declaration: Declaration) -> bool:
-        return is_texture(declaration)
+        return is_texture(declaration.type)
 
     def said(self, parameter: str, arg: Any) -> Reading:
         what = f"{parameter} takes a gpuad.Texture"

@@ -24,7 +24,7 @@ from ..ir import nodes as ir
 from ..ir.dtypes import dtype_of
 from ..ir.folding import integer
 from ..ir.rewrite import map_expr, map_exprs, walk_stmts
-from ..ir.surface import Barrier, Declaration, Function, GridPart, walk
+from ..ir.surface import Declaration, Function, GridPart, walk
 from ..ir.types import I32, Pointer, Scalar, Space
 from ..lower.grid_parts import Choose, Plan, Repeat, Step, is_shared, kept_type, plan_of
 from ..lower.normalize import host_numbers
@@ -211,11 +211,6 @@ class GridKernel(TextKernel):
         active = [p for p, shadow in zip(kernel.params, pattern.shadows, strict=False) if shadow is not None]
         facts = activity(kernel, active, stopped=stopped(kernel, pattern))
         check_flow(chosen, call, escapes(kernel, facts), recording.get() is not None or connected(kernel, facts))
-
-
-def has_grid_barrier(function: Function) -> bool:
-    """Whether a kernel waits for all blocks of the grid."""
-    return any(isinstance(n, Barrier) and n.scope == "grid" for n in walk(function))
 
 
 # --- outside of the parts ---------------------------------------------------------------------------------------------------------------

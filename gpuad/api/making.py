@@ -9,10 +9,12 @@ from typing import Any, overload
 from ..deferred_import import import_registered
 from ..errors import LaunchError
 from ..frontend.cuda import parse
+from ..ir.records import is_expanded
+from ..ir.surface import has_grid_barrier
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
-from .expanded_kernels import ExpandedKernel, is_expanded
-from .grid_kernels import GridKernel, has_grid_barrier
+from .expanded_kernels import ExpandedKernel
+from .grid_kernels import GridKernel
 from .kernels import BoundLaunch, Family, Kernel
 
 _families: list[Callable[[Any], Family | None]] = []
@@ -62,7 +64,7 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
 def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, module: ModuleMemory | None = None) -> Family:
     """A kernel of a text."""
     function = parse(file, options=tuple(options)).kernel(name)
-    if is_expanded(function):
+    if any(is_expanded(d.type) for d in function.parameters):
         return ExpandedKernel(file, function, options, raw, module)
     if has_grid_barrier(function):
         return GridKernel(file, function, options, raw, module)

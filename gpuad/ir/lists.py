@@ -11,18 +11,13 @@ from .surface import Block, Declaration, Declare, Function, Name, Table
 from .types import Pointer
 
 
-def is_list(declaration: Declaration) -> bool:
-    """Whether a parameter points to pointers."""
-    return points_to_pointers(declaration.type)
-
-
 def with_lists(function: Function, lengths: Mapping[str, int]) -> Function:
     """The kernel for lists of so many arrays, by the names of its parameters: `rows_0`, `rows_1` and so on in the place of `rows`."""
     taken = {d.name for d in function.parameters}
     parameters: list[Declaration] = []
     tables: list[Declare] = []
     for declaration in function.parameters:
-        if not is_list(declaration):
+        if not points_to_pointers(declaration.type):
             parameters.append(declaration)
             continue
         assert isinstance(declaration.type, Pointer)

@@ -42,6 +42,19 @@ def points_to_pointers(kind: Type) -> bool:
     return isinstance(kind, Pointer) and isinstance(kind.element, Pointer)
 
 
+TEXTURE = "cudaTextureObject_t"
+
+
+def is_texture(kind: Type) -> bool:
+    """Whether it is the type of a texture."""
+    return isinstance(kind, Struct) and kind.name == TEXTURE
+
+
+def is_expanded(kind: Type) -> bool:
+    """Whether an argument for a parameter of the type is several of the launch: a list of arrays, or a texture."""
+    return points_to_pointers(kind) or is_texture(kind)
+
+
 def member_of(kind: Type, name: str) -> Member | None:
     """The member of a struct whose members share memory; None of any other."""
     return next((m for m in kind.members if m.name == name), None) if isinstance(kind, Struct) else None

@@ -130,6 +130,11 @@ def holds(block: ir.Block, *kinds: type[ir.Stmt]) -> bool:
     return any(isinstance(stmt, kinds) for stmt in walk_stmts(block))
 
 
+def grid_barrier(block: ir.Block) -> ir.Barrier | None:
+    """The first barrier of the whole grid in a block, at any depth."""
+    return next((s for s in walk_stmts(block) if isinstance(s, ir.Barrier) and s.scope == "grid"), None)
+
+
 def walk_blocks(block: ir.Block) -> Iterator[ir.Block]:
     """A block and the blocks inside it, each before those that it contains."""
     yield block

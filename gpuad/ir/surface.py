@@ -416,6 +416,11 @@ def has_barrier(node: object) -> bool:
     return any(isinstance(n, Barrier) or is_step(n) for n in walk(node))
 
 
+def has_grid_barrier(function: Function) -> bool:
+    """Whether a kernel waits for all blocks of the grid."""
+    return any(isinstance(n, Barrier) and n.scope == "grid" for n in walk(function))
+
+
 def works_together(node: object) -> bool:
     """Whether threads wait for one another or exchange values in a piece of the tree."""
     return any(isinstance(n, Barrier | ShuffleCall) or is_step(n) for n in walk(node))

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..errors import LaunchError
+from .records import is_texture
 from .surface import Block, Constant, Declaration, Declare, Expr, Function, Name, Record, walk
 from .types import BOOL, F32, I32, Pointer, Struct
 
-_STRUCT = "cudaTextureObject_t"
 EXTENTS = ("width", "height", "depth")
 ADDRESSES = ("wrap", "clamp", "mirror", "border")  # as cudaTextureAddressMode counts them
 
@@ -27,11 +27,6 @@ class Reading:
     border: float
 
 
-def is_texture(declaration: Declaration) -> bool:
-    """Whether a parameter is a texture."""
-    return isinstance(declaration.type, Struct) and declaration.type.name == _STRUCT
-
-
 def with_textures(function: Function, readings: Mapping[str, Reading]) -> Function:
     """The kernel for textures that are read so, by the names of its parameters: an array of the same name, and `tex_width`, `tex_height`
     and `tex_depth`, in the place of `tex`."""
@@ -40,7 +35,7 @@ def with_textures(function: Function, readings: Mapping[str, Reading]) -> Functi
     parameters: list[Declaration] = []
     made: list[Declare] = []
     for declaration in function.parameters:
-        if not is_texture(declaration):
+        if not is_texture(declaration.type):
             parameters.append(declaration)
             continue
         own = [replace(declaration, type=Pointer(F32, const=True), uid=uid)]

@@ -28,7 +28,7 @@ from ..analysis.uniformity import is_common, uniform
 from ..errors import UnsupportedError
 from ..ir import folding
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, bound, defined, expressions_in, map_blocks, map_exprs, named, walk_stmts
+from ..ir.rewrite import Names, bound, defined, expressions_in, grid_barrier, map_blocks, map_exprs, named, walk_stmts
 from ..ir.types import BOOL, I32, I64, Scalar, Space
 from ..optimize.dead_code import tidy
 
@@ -140,11 +140,6 @@ class Signature:
         own = [*((True, v.type) for v in self.numbers), *((False, kept_type(v)) for v in self.arrays)]
         given = [(True, p.type) if isinstance(p, ir.Var) else (False, p.element) for p in params]
         return own == given and len(fixed) == len(self.fixed)
-
-
-def grid_barrier(block: ir.Block) -> ir.Barrier | None:
-    """The first barrier of the whole grid in a block, at any depth."""
-    return next((s for s in walk_stmts(block) if isinstance(s, ir.Barrier) and s.scope == "grid"), None)
 
 
 def plan_of(kernel: ir.Kernel, numbers: Iterable[ir.Var]) -> Plan:

@@ -22,10 +22,9 @@ from functools import partial
 from ..errors import UnsupportedError
 from ..ir import folding, surface
 from ..ir.aliases import NONE, Aliases, Origin, Overlap, nulls
-from ..ir.lists import is_list
 from ..ir.nodes import Alloc, Barrier, Block, Buffer, Constant, Expr, Kernel, Shuffle, Stmt, Store, Tell, Var
-from ..ir.records import holds_pointers, is_composite, is_record, numbers, size_of, split_parameter
-from ..ir.rewrite import holds, map_blocks
+from ..ir.records import holds_pointers, is_composite, is_record, numbers, points_to_pointers, size_of, split_parameter
+from ..ir.rewrite import grid_barrier, holds, map_blocks
 from ..ir.types import I32, I64, U32, Array, Pointer, Scalar, Space, Type, Void, value_type
 from ..optimize.dead_code import tidy
 from ..optimize.scalar_replacement import replace_aggregates
@@ -33,7 +32,7 @@ from ..source import Span
 from . import expressions, loops, memory, records
 from .barrier_hoisting import checked_barriers, hoist_barriers
 from .expressions import check_type, discard, evaluate, scalar
-from .grid_parts import grid_barrier, plan_of
+from .grid_parts import plan_of
 from .lowering import UNDEFINED, Address, Branch, Cell, Frame, Lowering, Record, Reference, Undefined, Value, Whole, advance
 
 __all__ = ["NONE", "Aliases", "normalize"]
@@ -90,7 +89,8 @@ def _whole(function: surface.Function, aliases: Aliases) -> Kernel:
     shared = tuple(Alloc(b, span=function.span) for buffer in s.shared.values() for b in s.grouped(buffer))
     kernel = Kernel(function.name, params, (*shared, *s.out), function.span, const=const)
     together = holds(kernel.body, Barrier, Shuffle)
-    kernel = replace_aggregates(hoist_barriers(kernel) if together else kernel)
+    kernel = hoist_barriers(kernel) if together else kernel
+    kernel = replace_aggregates(kernel) if holds(kernel.body, Alloc) else kernel
     kernel = replace(kernel, body=tidy(kernel.body))
     return checked_barriers(kernel) if together else kernel
 
@@ -115,7 +115,7 @@ def _parameter(s: Lowering, declaration: surface.Declaration) -> tuple[Var | Buf
     """Makes a parameter known; gives those that it is in the core IR."""
     kind, cell, span = declaration.type, s.declare(declaration), declaration.span
     check_type(kind, span)
-    if is_list(declaration):
+    if points_to_pointers(kind):
         raise UnsupportedError(f"'{declaration.name}' is a list of arrays, of which a call says how many there are", span)
     if isinstance(kind, Pointer) and not declaration.reference:
         memory = records.memory_of(s, declaration.name, kind.element, Space.GLOBAL, None, span)

@@ -27,8 +27,8 @@ from ..inspect.barrier_order import BarrierOrderInspector, barrier_order_inspect
 from ..inspect.barrier_phase import BarrierPhaseInspector, barrier_phase_inspector
 from ..inspect.injectivity import InjectivityInspector, injectivity_inspector
 from ..inspect.store_conflicts import StoreConflictInspector, store_conflict_inspector
-from ..ir.nodes import Block, Buffer, Expr, For, Kernel, Load, Var
-from ..ir.rewrite import Names, edit, used_vars, walk_stmts
+from ..ir.nodes import Atomic, Block, Buffer, Expr, For, Kernel, Load, Var
+from ..ir.rewrite import Names, edit, holds, used_vars, walk_stmts
 from ..ir.types import Space
 from ..ir.verify import made
 from ..memo import Memo, specialized
@@ -51,7 +51,7 @@ class Inspected:
     @cached_property
     def mixed(self) -> dict[int, int]:
         """Atomic operations that must not meet in one element (`analysis.atomic_extrema`)."""
-        return mixed(self.primal, self.activity)
+        return mixed(self.primal, self.activity) if holds(self.primal.body, Atomic) else {}
 
     @specialized
     def store_conflicts(self, buffers: frozenset[Buffer]) -> StoreConflictInspector:

@@ -283,7 +283,8 @@ def _recording(draft: Draft) -> Recording:
 def reverse_of(function: surface.Function, pattern: Pattern) -> Adjoint:
     """The adjoint of a kernel. Raises UnsupportedError where no sound one can be given."""
     draft = _begun(function, Request(pattern, refilled=pattern.optimistic and pattern.analyse))
-    check_atomics(draft.kernel, draft.facts)
+    if holds(draft.kernel.body, Atomic):
+        check_atomics(draft.kernel, draft.facts)
     draft = _drafted(draft, ADJOINT)
     kernel, body, recording = draft.kernel, _body(draft), _recording(draft)
     logged = {key: (log.buffer, log.index) for key, log in draft.logs.items()}
@@ -355,8 +356,9 @@ def tangent_of(function: surface.Function, pattern: Pattern, recorded: tuple[int
     """The forward-mode kernel. `recorded`: the logs of an adjoint, by `Adjoint.log_numbers`, that it writes too, before its own."""
     draft = _begun(function, Request(pattern, loud=not recorded, recorded=recorded))  # logs are numbered as in the adjoint, which is quiet
     leaks = escapes(draft.kernel, draft.facts)
-    check_atomics(draft.kernel, draft.facts, forward=True)
-    check_tangents(draft.kernel, draft.facts)
+    if holds(draft.kernel.body, Atomic):
+        check_atomics(draft.kernel, draft.facts, forward=True)
+        check_tangents(draft.kernel, draft.facts)
     primal = draft.kernel
     draft = _drafted(draft, TANGENT)
     logs = [*draft.logs.values(), *(log for one in draft.kept.values() for log in one.logs)]

@@ -114,7 +114,7 @@ class _Entry:
 
     def __init__(self, kernel: Kernel, wide: bool, apart: bool) -> None:
         blocks = any(isinstance(s, For) and s.independent for s in walk_stmts(kernel.body))  # are its threads: their arrays stay
-        axes = merge_axes(kernel if blocks else unroll_local_arrays(kernel, assigned=True))
+        axes = merge_axes(kernel if blocks or not holds(kernel.body, Alloc) else unroll_local_arrays(kernel, assigned=True))
         loops = holds(axes.kernel.body, For, While)
         flat = flatten(axes.kernel) if loops and wide and apart and "x" in axes.merged else Flat(axes.kernel)
         self.name = identifier(kernel.name)
