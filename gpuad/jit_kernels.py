@@ -15,6 +15,7 @@ import numpy as np
 
 from .api import BoundLaunch, CallKey, Family, Kernel, Past, Planned, offer, on_stream
 from .api.explain import AdjointText
+from .arguments import split_options
 from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from .arguments.arrays import as_array
 from .errors import LaunchError, UnsupportedError
@@ -117,12 +118,15 @@ class JitKernel(Family):
         return Concrete(lower(self._func, signature))
 
     def adjoint(
-        self, *annotations: Any, args: Sequence[Any], grid: Any = None, block: Any = None, shared_mem: int = 0, **by_name: Any
+        self, /, *annotations: Any, args: Any = None, grid: Any = None, block: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:
         """The reverse kernel for the types of `args`, as `Kernel.adjoint` gives it; with `grid` and `block` the text of this launch."""
-        plan = self.planned(grid, block, args)
-        launch = {} if grid is None else {"grid": grid, "block": block, "args": plan.args}
-        return plan.kernel.adjoint(*annotations, shared_mem=shared_mem, **launch, **by_name)
+        options = {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem}
+        positional, named, launch = split_options(annotations, by_name, options)
+        plan = self.planned(launch["grid"], launch["block"], launch["args"])
+        launch["args"] = None if launch["grid"] is None else plan.args
+        named |= {d.name: a for d, a in zip(plan.kernel.parameters, positional, strict=False)}
+        return plan.kernel.adjoint(named, **launch)
 
 
 def _opened(arg: Any) -> Any:

@@ -22,7 +22,10 @@ def contract(function: Function, adjoint: Adjoint, stages: Sequence[Stage], plai
     name = adjoint.primal.name
     cut = ["What is active reaches nothing that is: no gradient passes, and `autodiff` refuses it. Annotate the input and the output."]
     steps = [*_before(adjoint, name), _seeds(adjoint), *_scratch(adjoint, name), *(_launch(stage, name) for stage in stages)]
-    lines = [f"gpuad: adjoint of `{name}` ({function.span}), for {_activity(adjoint)}.", *(cut if not adjoint.connected else [])]
+    lines = [
+        f"gpuad: adjoint of `{name}` ({function.span}), for {_activity(adjoint)}.",
+        *(cut if not adjoint.connected and function.part is None else []),
+    ]
     lines += [f"{i}. {step}" for i, step in enumerate(steps, 1)]
     if function.globals:
         names = ", ".join(g.pointer.name for g in function.globals)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
 from .. import pipeline
-from ..accumulate.fixed_point import fixed_point
-from ..errors import LaunchError, UnsupportedError
-from ..pipeline import Call, State
+from ..errors import LaunchError
+from ..pipeline import Call
 from ..pipeline.adjoint import Tangent
 from .argument_flattening import FlatArguments, library_of, on_stream
 from .call_replay import CallKey, replay_call
 from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
-from .grid_launches import forward_all, reverse_all
+from .forward_over_reverse import check_count, second_of
+from .grid_launches import forward_all, reverse_all, second_all
 from .kernels import Family, Kernel, Planned, pattern_of
 from .launch_plan import LaunchPlan, exactly, launch_plan_of, once, reverse_launches, run_again, tangent_launches
 from .making import kernel
@@ -140,56 +139,23 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
     if not call:
         raise LaunchError(f"`{family.name}`: the last argument of hvp are the directions")
     *own, directions = call
+    if family.in_parts:
+        _hvp_in_parts(family, directions, *family.in_parts_of(*own, **keywords))
+        return
     plan = family.planned(*own, **keywords)
     if plan is None:
         return
     given = directions if type(directions) is FlatArguments else family.directions(directions, plan.kernel)
     with plan.kernel.room(), on_stream(plan.stream, plan.args):
         made = [*given, *[None] * (len(plan.args) - len(given))] if plan.kernel is not family else given
-        _hvp(plan.kernel.suited(plan.args, plan.shared_mem), plan, made)
+        second_of(plan.kernel.suited(plan.args, plan.shared_mem), plan, made).run()
 
 
-def _hvp(chosen: Kernel, plan: Planned, directions: Sequence[Any]) -> None:
-    call = chosen.bind(*plan[1:])
-    if any(log.element.is_float for log in chosen.second(pattern_of(chosen, call)).logs):
-        raise UnsupportedError(f"`{chosen.name}`: second derivatives of the float that an atomic gives come in a later release")
-    if type(directions) is not FlatArguments and (not isinstance(directions, tuple | list) or len(directions) != len(chosen.parameters)):
-        raise LaunchError(
-            f"`{chosen.name}`: hvp takes a tuple of directions, one for each of the {len(chosen.parameters)} arguments, or None"
-        )
-    call, dots = _with_directions(chosen, chosen.completed(plan), call, directions)
-    pipeline.check_directions(chosen.name, call, dots)
-    pattern = pattern_of(chosen, call)
-    adjoint = chosen.second(pattern)
-    pipeline.check_adjoint_bounds(adjoint, call)
-    check_flow(chosen, call, adjoint.escapes, adjoint.connected)
-    stage = pipeline.alone(adjoint, call)
-    tangent = chosen.tangent(pattern, adjoint.log_numbers)
-    call = replace(call, exact=adjoint.exact)
-    if pipeline.in_fixed_point() and fixed_point(stage.kernel, orders_blocks=call.executor.orders_blocks) is not None:
-        raise UnsupportedError(f"`{chosen.name}`: hvp with sums of several threads is not deterministic in this release")
-    call.prepare([tangent.kernel, tangent.resolve, pipeline.counting(adjoint, call), stage.kernel])
-    pipeline.check_stores(adjoint, call)
-    state = pipeline.before_second(adjoint, call, dots)
-    logs = [*state.logs, *pipeline.new_logs(tangent, call)[len(state.logs) :]]
-    forward = State(state.primals, dots=state.dots, logs=logs)
-    call.run(tangent.kernel, pipeline.tangent_arguments(tangent.parameters, call, forward))
-    if tangent.resolve is not None:
-        call.run(tangent.resolve, pipeline.tangent_arguments(tangent.resolve_parameters, call, forward))
-    pipeline.run_stages(adjoint, [stage], call, state)
-
-
-def _with_directions(chosen: Kernel, plan: Planned, call: Call, directions: Sequence[Any]) -> tuple[Call, Call]:
-    """A call, and one with the directions in place of its arguments, both bound whole."""
-    if chosen.composed:
-        if type(plan.args) is not FlatArguments:
-            raise UnsupportedError(f"`{chosen.name}`: hvp with halves by value comes in a later release", chosen.function.span)
-        call = chosen.bind(*plan[1:])
-        directions = directions if type(directions) is FlatArguments else chosen.whole_directions(directions)
-    paired = pipeline.paired(chosen.name, call, directions, chosen.origins)
-    own = FlatArguments(paired) if chosen.composed else paired
-    tangents = {i for i, d in enumerate(directions) if d is not None}
-    return call, chosen.bind(plan.grid, plan.block, own, plan.shared_mem, plan.stream, tangents=tangents)
+def _hvp_in_parts(family: Family, directions: Any, kernel: Family, whole: Planned) -> None:
+    given = family.directions(directions, kernel)
+    check_count(kernel.name, len(whole.args), given)
+    call, keywords = whole[1:4], {"shared_mem": whole.shared_mem, "stream": whole.stream}
+    second_all(kernel.launches(*call, **keywords), given, known=not kernel.is_decided_by_data(*call, **keywords))
 
 
 def array_module() -> Any:

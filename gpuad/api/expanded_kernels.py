@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..arguments import split_options
 from ..errors import LaunchError
 from ..ir.surface import Declaration, Function, has_grid_barrier
 from ..memo import specialized
@@ -12,6 +13,7 @@ from ..source import SourceFile
 from .argument_flattening import ModuleMemory
 from .expansions import EXPANSIONS, expansion
 from .explain import AdjointText
+from .forward_over_reverse import check_count
 from .grid_kernels import GridKernel
 from .kernels import Kernel, OfFunction, Planned, TextKernel
 
@@ -74,12 +76,20 @@ class ExpandedKernel(TextKernel):
         kernel, own = self.meant(args)
         return kernel.launches(grid, block, own, shared_mem=shared_mem, stream=stream)
 
+    def in_parts_of(
+        self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
+    ) -> tuple[GridKernel, Planned]:
+        """The kernel with `grid.sync()` that a call is one of, and the call of it."""
+        kernel, own = self.meant(args)
+        assert isinstance(kernel, GridKernel)
+        return kernel.in_parts_of(grid, block, own, shared_mem=shared_mem, stream=stream)
+
     def is_decided_by_data(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> bool:
         """Whether data that one of them finds decide which follow."""
         kernel, own = self.meant(args)
         return kernel.is_decided_by_data(grid, block, own, shared_mem=shared_mem, stream=stream)
 
-    def directions(self, given: Sequence[Any], chosen: Kernel) -> list[Any]:
+    def directions(self, given: Sequence[Any], chosen: Kernel | GridKernel) -> list[Any]:
         """Tangents of a call's arguments as those of the launch; of what has none as many as there are arguments of it."""
         counts = {name: self._kinds[name].count(said)[0] for name, said in self._said(chosen)}
 
@@ -91,27 +101,25 @@ class ExpandedKernel(TextKernel):
                 raise LaunchError(f"`{self.name}`: `{name}` has {counts[name]} arrays, and {len(found)} directions. Nothing was launched.")
             return found
 
-        if not isinstance(given, tuple | list) or len(given) != len(self.parameters):
-            raise LaunchError(
-                f"`{self.name}`: hvp takes a tuple of directions, one for each of the {len(self.parameters)} arguments, or None"
-            )
+        check_count(self.name, len(self.parameters), given)
         return self._flat(given, own)
 
     def adjoint(
-        self, *annotations: Any, args: Sequence[Any] | None = None, grid: Any = None, block: Any = None, shared_mem: int = 0, **by_name: Any
+        self, /, *annotations: Any, args: Any = None, grid: Any = None, block: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:
         """The reverse kernel for calls like that with `args`, as `Kernel.adjoint` gives it; what annotates a list annotates each array in
         it, what annotates a texture its array. With `grid` and `block` the text of this launch."""
-        if args is None:
+        options = {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem}
+        positional, named, launch = split_options(annotations, by_name, options)
+        if launch["args"] is None:
             raise LaunchError(f"`{self.name}` takes {self._what}: pass args=, which say what the kernel is made for")
-        kernel, own = self.meant(args)
-        if isinstance(kernel, GridKernel):
-            return kernel.adjoint()
-        _, named = self.annotated(kernel, annotations, by_name)
-        launch = {} if grid is None else {"grid": grid, "block": block, "args": own}
-        return kernel.adjoint(shared_mem=shared_mem, **launch, **named)
+        kernel, own = self.meant(launch["args"])
+        launch["args"] = None if launch["grid"] is None else own
+        return kernel.adjoint(self.annotated(kernel, positional, named)[1], **launch)
 
-    def annotated(self, chosen: Kernel, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def annotated(
+        self, chosen: Kernel | GridKernel, positional: Sequence[Any], by_name: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """All by name: the kernel that a call becomes has more parameters."""
         said, own, first = dict(self._said(chosen)), [d.name for d in chosen.parameters], 0
         arrays: dict[str, list[str]] = {}
@@ -126,7 +134,7 @@ class ExpandedKernel(TextKernel):
     def _flat(self, args: Sequence[Any], own: Callable[[str, Any], Sequence[Any]]) -> list[Any]:
         return [a for d, arg in zip(self.parameters, args, strict=True) for a in (own(d.name, arg) if d.name in self._kinds else (arg,))]
 
-    def _said(self, chosen: Kernel) -> Said:
+    def _said(self, chosen: Kernel | GridKernel) -> Said:
         """What the calls say that become this kernel."""
         said: Said = next(said for (_, said), made in self.specializations.items() if made is chosen)
         return said

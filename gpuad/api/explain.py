@@ -9,7 +9,7 @@ from .. import pipeline
 from ..analysis.index_polynomials import atoms, definitions, polynomial
 from ..analysis.races import contested, is_plain_write
 from ..codegen.cuda import comment, cuda_source
-from ..ir.nodes import Accumulate, Alloc, Atomic, Buffer, How, Load, Stmt, Store, Take, walk
+from ..ir.nodes import Accumulate, Alloc, Atomic, Buffer, How, Kernel, Load, Stmt, Store, Take, walk
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Function
 from ..pipeline import Call, Stage
@@ -30,13 +30,17 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Printable; `.rows` for programs, `.assumptions` that could not be proved."""
+    """Printable; `.rows` for programs, `.assumptions` that could not be proved. `parts`: those of a kernel with `grid.sync()`, whose rows
+    and assumptions are among its own."""
 
     kernel: str
     rows: tuple[Row, ...]
     assumptions: tuple[str, ...]
+    parts: tuple[Explanation, ...] = ()
 
     def __str__(self) -> str:
+        if self.parts:
+            return "\n".join([f"adjoint of `{self.kernel}`, a launch for each part", *map(str, self.parts)])
         out = [f"adjoint of `{self.kernel}`"]
         out.extend(f"  {row.topic:<10} {row.name:<20} {row.how:<8} {row.why}" for row in self.rows)
         out.extend(f"  assumed    {text}" for text in self.assumptions)
@@ -46,11 +50,12 @@ class Explanation:
 @dataclass(frozen=True)
 class AdjointText:
     """A generated adjoint: `source` is CUDA text that needs nothing of gpuad; `kernels` the kernels in it, in the order of their
-    launches."""
+    launches. `parts`: the names of the parts of a kernel with `grid.sync()`, which with their adjoints are all in the text."""
 
     source: str
     kernels: tuple[str, ...]
     explanation: Explanation
+    parts: tuple[str, ...] = ()
 
     def explain(self) -> Explanation:
         """What is saved and why, and how each gradient is accumulated."""
@@ -60,13 +65,28 @@ class AdjointText:
         return self.source
 
 
-def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> AdjointText:
-    """The text for a launch, or that which holds for every launch."""
+@dataclass(frozen=True)
+class Written:
+    """What a text is made of: the contract, the generated kernels in the order of their launches, and the account."""
+
+    contract: str
+    kernels: tuple[Kernel, ...]
+    explanation: Explanation
+
+
+def written(function: Function, adjoint: Adjoint, call: Call | None) -> Written:
+    """What there is to write of an adjoint for a launch, or for every launch."""
     plain = pipeline.plain_shadows(adjoint, call) if call is not None else frozenset()
     stages = pipeline.stages(adjoint, call) if call is not None else (Stage(adjoint.kernel(), adjoint.parameters),)
-    kernels = [k for k in (adjoint.augmented, adjoint.counting, *(k for s in stages for k in s.kernels)) if k is not None]
-    header = "\n".join(comment(contract(function, adjoint, stages, plain, call)))
-    return AdjointText(f"{header}\n\n{cuda_source(kernels)}", tuple(k.name for k in kernels), explanation(adjoint, stages, call))
+    kernels = tuple(k for k in (adjoint.augmented, adjoint.counting, *(k for s in stages for k in s.kernels)) if k is not None)
+    return Written(contract(function, adjoint, stages, plain, call), kernels, explanation(adjoint, stages, call))
+
+
+def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> AdjointText:
+    """The text for a launch, or that which holds for every launch."""
+    made = written(function, adjoint, call)
+    header = "\n".join(comment(made.contract))
+    return AdjointText(f"{header}\n\n{cuda_source(made.kernels)}", tuple(k.name for k in made.kernels), made.explanation)
 
 
 # --- the account -----------------------------------------------------------------------------------------------------------------------

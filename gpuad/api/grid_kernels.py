@@ -11,12 +11,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import count, product
 from typing import Any
 
 from ..analysis.activity import activity, connected, escapes
 from ..analysis.injectivity import Launch as Numbers
 from ..analysis.must_define import defines_before_use
+from ..arguments import split_options
 from ..arguments.annotations import BatchDuplicated, Duplicated
 from ..arguments.recorder import current as recording
 from ..errors import GpuadError, LaunchError, ShadowError, UnsupportedError
@@ -27,6 +28,7 @@ from ..ir.rewrite import map_expr, map_exprs, walk_stmts
 from ..ir.surface import Declaration, Function, GridPart, walk
 from ..ir.types import I32, Pointer, Scalar, Space
 from ..lower.grid_parts import Choose, Plan, Repeat, Step, is_shared, kept_type, plan_of
+from ..lower.grid_variants import variants
 from ..lower.normalize import host_numbers
 from ..memo import Memo
 from ..pipeline import Call, active_positions
@@ -35,7 +37,8 @@ from ..source import SourceFile
 from .argument_flattening import ModuleMemory, library_of, on_stream
 from .dropped_gradients import check_flow
 from .explain import AdjointText
-from .kernels import SHADOWED, Kernel, OfFunction, Planned, TextKernel, pattern_of
+from .grid_text import PartAdjoint, grid_text
+from .kernels import SHADOWED, Kernel, OfFunction, Planned, TextKernel, annotated, pattern_of
 
 MOST = 1 << 20  # launches of a call
 _FEW = 64  # blocks that are looked at one by one
@@ -62,10 +65,11 @@ class _Whole(OfFunction):
 
 @dataclass(frozen=True)
 class _Parts:
-    """The kernel for some of its optional arrays, and its parts."""
+    """The kernel for some of its optional arrays, and its parts. `names`: what parts take beside the kernel's own parameters is called."""
 
     whole: Kernel
     plan: Plan
+    names: Mapping[ir.Var, str]
     made: Memo
 
 
@@ -123,10 +127,33 @@ class GridKernel(TextKernel):
         advice = "call it inside of a gpuad.Tape(), or by gpuad.autodiff; `launches(grid, block, args)` gives kernel and call of each"
         raise UnsupportedError(_ONE.format(self.name, "one launch", advice), self.unsplit.function.span)
 
-    def adjoint(self, *annotations: Any, **by_name: Any) -> AdjointText:
-        """There is no one adjoint."""
-        advice = "`launches(grid, block, args)` gives the kernel of each, which has an adjoint()"
-        raise UnsupportedError(_ONE.format(self.name, "one adjoint", advice), self.unsplit.function.span)
+    def in_parts_of(
+        self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
+    ) -> tuple[GridKernel, Planned]:
+        """The kernel itself, and the call as it is."""
+        return self, Planned(self.unsplit, grid, block, args, shared_mem, stream)
+
+    def adjoint(
+        self, /, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
+    ) -> AdjointText:
+        """The adjoint of the whole before any launch, as `Kernel.adjoint` gives it: the text has the parts as kernels and the adjoint of
+        each, its contract the order of their launches, `.parts` their names. With `grid`, `block` and `args` it is that of the launches of
+        this call; where data decide which these are, that of every call. Raises as `Kernel.adjoint` does."""
+        options = {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem}
+        positional, named, launch = split_options(annotations, by_name, options)
+        kinds = self.unsplit.activities(positional, named)
+        chosen = self.unsplit.suited(launch["args"], launch["shared_mem"] or 0)
+        parts = self._parts(chosen)
+        with chosen.room():
+            if launch["args"] is None or parts.plan.asked:
+                found = [_for_all(self._variant(parts, *variant), kinds) for variant in variants(parts.plan)]
+            else:
+                whole = Planned(chosen, launch["grid"], launch["block"], annotated(launch["args"], kinds), launch["shared_mem"] or 0)
+                call = chosen.bind(*whole[1:])
+                self._check(chosen, call)
+                plans = {plan.kernel: plan for plan in [*self._launches(parts, call, whole)][::-1]}
+                found = [_for_launch(plan) for plan in [*plans.values()][::-1]]
+        return grid_text(self.unsplit.function, parts.plan, found)
 
     def launches(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Iterator[Planned]:
         """The launches of a call, in order, as kernels with their geometry and arguments. Raises for what is wrong with the call."""
@@ -134,16 +161,22 @@ class GridKernel(TextKernel):
         with chosen.room(), on_stream(stream, args):
             call = chosen.bind(grid, block, args, shared_mem, stream)
             self._check(chosen, call)
-        parts, geometry, recorder = self._parts(chosen), (call.grid, call.block), recording.get()
+            self._check_flow(chosen, call)
+        yield from self._launches(self._parts(chosen), call, Planned(self.unsplit, grid, block, args, shared_mem, stream))
+
+    def _launches(self, parts: _Parts, call: Call, whole: Planned) -> Iterator[Planned]:
+        """The launches of a call that is bound."""
+        args, stream, recorder = whole.args, whole.stream, recording.get()
+        whole = whole._replace(grid=call.grid, block=call.block)
         if recorder is not None and parts.plan.asked:
             recorder.decided(self.name)
         known = _given(parts.plan.kernel, call)
         kept = _Kept(call, args)
-        for count, number in enumerate(_Run(parts.plan, known, kept).steps(parts.plan.steps)):
-            if count >= MOST:
+        for launched, number in enumerate(_Run(parts.plan, known, kept).steps(parts.plan.steps)):
+            if launched >= MOST:
                 raise LaunchError(f"`{self.name}`: the loops around its grid.sync() come to more than {MOST} launches")
             with on_stream(stream, args):
-                plan = self._launch(parts, number, known, kept, Planned(self.unsplit, *geometry, args, shared_mem, stream))
+                plan = self._launch(parts, number, known, kept, whole)
             yield plan
 
     def _launch(self, parts: _Parts, number: int, known: Mapping[ir.Expr, ir.Expr], kept: _Kept, whole: Planned) -> Planned:
@@ -151,7 +184,7 @@ class GridKernel(TextKernel):
         plan = parts.plan
         signature = parts.made.get(number, lambda: plan.signature(number))
         fixed = tuple(plan.value(v, known) for v in signature.fixed)
-        kernel: Kernel = parts.made.get((number, fixed), lambda: self._part(parts.whole, plan, number, fixed))
+        kernel = self._variant(parts, number, fixed)
         numbers = [dtype_of(v.type).type(plan.value(v, known)) for v in signature.numbers]
         given = _numbers_of(kernel.primal(), plan.kernel, known, dict(zip(kernel.function.part.extra, numbers, strict=False)))  # type: ignore[union-attr]
         key = number, fixed, whole.grid, whole.block, tuple(given.items())
@@ -166,26 +199,26 @@ class GridKernel(TextKernel):
         key = chosen.function.dynamic, chosen.function.absent
         if key not in self._known:
             primal = chosen.primal()
-            self._known[key] = _Parts(chosen, plan_of(primal, host_numbers(chosen.function, primal)), Memo())
+            plan = plan_of(primal, host_numbers(chosen.function, primal))
+            self._known[key] = _Parts(chosen, plan, _named(plan, {d.name for d in chosen.function.parameters}), Memo())
         return self._known[key]
 
-    def _part(self, whole: Kernel, plan: Plan, number: int, fixed: tuple[int, ...]) -> Kernel:
-        """The kernel of a part."""
-        signature, function = plan.signature(number), whole.function
-        taken = {d.name for d in function.parameters}
+    def _variant(self, parts: _Parts, number: int, fixed: tuple[int, ...]) -> Kernel:
+        """The kernel of a part, for what its fixed numbers are."""
+        made: Kernel = parts.made.get(("kernel", number, fixed), lambda: self._part(parts, number, fixed))
+        return made
+
+    def _part(self, parts: _Parts, number: int, fixed: tuple[int, ...]) -> Kernel:
+        signature, function = parts.plan.signature(number), parts.whole.function
         first = max((n.uid for n in walk(function) if isinstance(n, Declaration)), default=0) + 1
         extra: list[Declaration] = []
         for v in (*signature.numbers, *signature.arrays):
             type_: Scalar | Pointer = Pointer(kept_type(v)) if v in signature.arrays else v.type
-            name = next(
-                n for k in range(len(taken) + 1) if (n := f"{v.name}_{'kept' if v in signature.arrays else 'now'}{k or ''}") not in taken
-            )
-            taken.add(name)
-            extra.append(Declaration(function.span, name, type_, first + len(extra)))
+            extra.append(Declaration(function.span, parts.names[v], type_, first + len(extra)))
         own = len(function.parameters) - len(function.globals)
         made = replace(
             function,
-            name=f"{function.name}_part{number}",
+            name="_".join([f"{function.name}_part{number}", *(str(n).replace("-", "minus") for n in fixed)]),
             parameters=(*function.parameters[:own], *extra, *function.parameters[own:]),
             part=GridPart(number, tuple(d.name for d in extra), fixed),
         )
@@ -194,7 +227,7 @@ class GridKernel(TextKernel):
         return kernel
 
     def _check(self, chosen: Kernel, call: Call) -> None:
-        """Refuses what a part would not refuse and the whole does: a gradient that goes through memory without a shadow."""
+        """Refuses what is not known how to cut into launches."""
         for argument in call.bound.arguments:
             if argument.kind == "noneed" or argument.keep:
                 what = "DuplicatedNoNeed" if argument.kind == "noneed" else "keep=True"
@@ -205,12 +238,51 @@ class GridKernel(TextKernel):
         for position, (base, _) in call.overlaps.items():
             if {names[position], names[base]} & set(chosen.written):
                 raise LaunchError(f"`{self.name}`: `{names[position]}` overlaps `{names[base]}`; {_OVERLAP}. Nothing was launched.")
+
+    def _check_flow(self, chosen: Kernel, call: Call) -> None:
+        """Refuses what a part would not refuse and the whole does: a gradient that goes through memory without a shadow."""
         if not active_positions(call):
             return
         pattern, kernel = pattern_of(chosen, call), chosen.primal(call.aliases())
         active = [p for p, shadow in zip(kernel.params, pattern.shadows, strict=False) if shadow is not None]
         facts = activity(kernel, active, stopped=stopped(kernel, pattern))
         check_flow(chosen, call, escapes(kernel, facts), recording.get() is not None or connected(kernel, facts))
+
+
+def _named(plan: Plan, taken: set[str]) -> dict[ir.Var, str]:
+    """Names for the numbers and arrays that parts take, the same in all of them. `taken`: those of the kernel's own parameters."""
+    found: dict[ir.Var, str] = {}
+    for signature in map(plan.signature, range(len(plan.parts))):
+        for what, group in (("now", signature.numbers), ("kept", signature.arrays)):
+            for v in group:
+                if v not in found:
+                    found[v] = next(n for k in count() if (n := f"{v.name}_{what}{k or ''}") not in taken)
+                    taken.add(found[v])
+    return found
+
+
+def _for_all(part: Kernel, kinds: Sequence[str]) -> PartAdjoint:
+    """The adjoint of a part for every call. `kinds`: of the whole's parameters; what threads keep is active where anything is."""
+    own, extra = part.function.part, len(kinds) - len(part.function.globals)
+    assert own is not None and own.number is not None
+    active = any(kind in SHADOWED for kind in kinds)
+    shadowed = [
+        active and isinstance(d.type, Pointer) and isinstance(d.type.element, Scalar) and d.type.element.is_float
+        for d in part.declared
+        if d.name in own.extra
+    ]
+    kept = ["duplicated" if s else "const" for s in shadowed]
+    adjoint, _ = part.derived((*kinds[:extra], *kept, *kinds[extra:]), None, None, None)
+    return PartAdjoint(own.number, part.function, adjoint, None)
+
+
+def _for_launch(plan: Planned) -> PartAdjoint:
+    """The adjoint of a part for a launch of it."""
+    chosen = plan.kernel.suited(plan.args, plan.shared_mem)
+    call = chosen.bind(plan.grid, plan.block, chosen.whole(plan.args), plan.shared_mem, plan.stream)
+    own = chosen.function.part
+    assert own is not None and own.number is not None
+    return PartAdjoint(own.number, chosen.function, chosen.reverse_for(pattern_of(chosen, call), call), call)
 
 
 # --- outside of the parts ---------------------------------------------------------------------------------------------------------------

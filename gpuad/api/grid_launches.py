@@ -5,16 +5,19 @@ Each launch keeps what its reverse will read, and the reverses run from last to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .. import pipeline
+from ..arguments.annotations import Duplicated
+from ..arguments.arrays import namespace
 from ..ir.nodes import Kernel as IrKernel
 from ..pipeline import Call, State
 from ..pipeline.adjoint import Adjoint
 from .argument_flattening import on_stream
 from .dropped_gradients import check_flow
+from .forward_over_reverse import Second, second_of
 from .kernels import Kernel, Planned, pattern_of
 from .launch_plan import exactly, once
 
@@ -50,6 +53,45 @@ def reverse_all(plans: Iterable[Planned], known: bool) -> None:
         with plan.kernel.room(), on_stream(plan.stream, plan.args):
             for width in range(call.bound.width):
                 pipeline.run_stages(way.adjoint, way.stages, call, state.again(way.adjoint, call), width)
+
+
+def second_all(plans: Iterable[Planned], directions: Sequence[Any], known: bool) -> None:
+    """Makes the launches with tangents, then the adjoints with theirs, from last to first. `directions`: for each argument of the whole
+    its tangent, with a shadow, or None. What cannot be differentiated is refused as by `reverse_all`."""
+    kept: dict[int, Any] = {}
+
+    def prepared(plan: Planned) -> Second:
+        with plan.kernel.room(), on_stream(plan.stream, plan.args):
+            chosen = plan.kernel.suited(plan.args, plan.shared_mem)
+            more = (kept.setdefault(id(a), _direction(a)) if isinstance(a, Duplicated) else None for a in plan.args[len(directions) :])
+            return second_of(chosen, plan, [*directions, *more], connected=True)
+
+    if known:
+        plans = list(plans)
+        for plan in {plan.kernel: plan for plan in plans[::-1]}.values():
+            prepared(plan)
+    made = []
+    for plan in plans:
+        second = prepared(plan)
+        with plan.kernel.room(), on_stream(plan.stream, plan.args):
+            made.append((plan, second, _copied(second, second.forward())))
+    for plan, second, state in made[::-1]:
+        with plan.kernel.room(), on_stream(plan.stream, plan.args):
+            second.reverse(state)
+
+
+def _direction(kept: Duplicated) -> Duplicated:
+    """A tangent for an array in which threads keep values between launches, of which nothing depends on anything yet."""
+    return Duplicated(*(namespace(a).zeros(a.shape, a.dtype) for a in (kept.primal, kept.shadow)))
+
+
+def _copied(second: Second, state: State) -> State:
+    """The state after a launch, where later ones may overwrite what the adjoint and its tangent read."""
+    pipeline.keep_live(second.adjoint, second.call, state, frozenset())
+    for key, memory in state.dots.items():
+        if key[0] == "primal_dot" and second.call.bound.arguments[key[1]].is_pointer:
+            state.dots[key] = pipeline.copied(second.call, memory)
+    return state
 
 
 def _bound(plan: Planned, active: Callable[[Kernel, Call], T], inactive: Callable[[Kernel, Call], None]) -> T | None:

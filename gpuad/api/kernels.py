@@ -71,11 +71,15 @@ class Family:
         """The launches of a call that is several."""
         raise NotImplementedError
 
+    def in_parts_of(self, *call: Any, **keywords: Any) -> tuple[Family, Planned]:
+        """The kernel with `grid.sync()` that a call is one of, and the call as that of it (whose `kernel` is the kernel as it stands)."""
+        raise NotImplementedError
+
     def is_decided_by_data(self, *call: Any, **keywords: Any) -> bool:
         """Whether data that a launch of a call that is several finds decide which launches follow."""
         return False
 
-    def directions(self, given: Sequence[Any], chosen: Kernel) -> list[Any]:
+    def directions(self, given: Sequence[Any], chosen: Any) -> list[Any]:
         """Tangents of a call's arguments as those of the launch of the kernel that it becomes."""
         return list(given)
 
@@ -88,6 +92,11 @@ class TextKernel(Family):
     """Of CUDA text, and called by grid and block."""
 
     file: SourceFile
+
+    @property
+    def parameters(self) -> tuple[Declaration, ...]:
+        """Declarations of the parameters, in order of the call."""
+        raise NotImplementedError
 
     @property
     def source(self) -> str:
@@ -327,24 +336,25 @@ class Kernel(TextKernel):
         self, /, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:
         """The reverse kernel before any launch: `.source` is self-contained CUDA text under a header that is its contract, `.explain()`
-        says what it saves and why. `annotations`, `by_name`: classes or instances, by position or by parameter name; who is not named is
-        Const. With `grid`, `block` and `args` the text is the one that this launch would use. `shared_mem`: bytes of dynamic shared memory,
-        which a kernel needs that uses it. Raises UnsupportedError, with its place, for what cannot be differentiated, ShadowError and
-        LaunchError as `autodiff` does."""
-        named, launch = split_options(by_name, {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem})
-        kinds = self.activities(annotations, named)
+        says what it saves and why. `annotations`, `by_name`: classes or instances, by position or by parameter name, or a mapping from
+        names (for a parameter that has the name of an option, as `grid`); who is not named is Const. With `grid`, `block` and `args` the
+        text is the one that this launch would use. `shared_mem`: bytes of dynamic shared memory, which a kernel needs that uses it. Raises
+        UnsupportedError, with its place, for what cannot be differentiated, ShadowError and LaunchError as `autodiff` does."""
+        options = {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem}
+        positional, named, launch = split_options(annotations, by_name, options)
+        kinds = self.activities(positional, named)
         with self.room():
-            return self.suited(args, launch["shared_mem"] or 0)._text(kinds, launch["grid"], launch["block"], launch["args"])
+            own = self.suited(launch["args"], launch["shared_mem"] or 0)
+            return adjoint_text(own.function, *own.derived(kinds, launch["grid"], launch["block"], launch["args"]))
 
-    def _text(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> AdjointText:
-        shadows = self.shadow_types(kinds)
-        adjoint = self.reverse(Pattern(shadows, optimistic=False, apart=False))
+    def derived(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> tuple[Adjoint, Call | None]:
+        """The adjoint for arguments of such kinds, and the call that it is for; without `args` that which holds for every call."""
+        adjoint = self.reverse(Pattern(self.shadow_types(kinds), optimistic=False, apart=False))
         if args is None:
-            return adjoint_text(self.function, adjoint, None)
+            return adjoint, None
         check_count(self.name, self.parameters, args)
-        call = self.bind(grid, block, [_annotated(a, kind) for a, kind in zip(args, kinds, strict=False)], 0, None, kinds)
-        adjoint = self.reverse_for(pattern_of(self, call), call)
-        return adjoint_text(self.function, adjoint, call)
+        call = self.bind(grid, block, annotated(args, kinds), 0, None, kinds)
+        return self.reverse_for(pattern_of(self, call), call), call
 
     # --- what is derived, kept by pattern ----------------------------------------------------------------------------------------
 
@@ -478,6 +488,11 @@ def primal_launch(kernel: IrKernel, call: Call) -> Launch:
 
 _MANY = 256  # launches that are remembered as ready
 SHADOWED = ("duplicated", "noneed", "batch", "active")
+
+
+def annotated(args: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
+    """A call's arguments, with shadows where their kinds say so and they have none."""
+    return [_annotated(a, kind) for a, kind in zip(args, kinds, strict=False)]
 
 
 def _annotated(arg: Any, kind: str) -> Any:

@@ -15,7 +15,7 @@ from ..source import SourceFile
 from .argument_flattening import ModuleMemory
 from .expanded_kernels import ExpandedKernel
 from .grid_kernels import GridKernel
-from .kernels import BoundLaunch, Family, Kernel
+from .kernels import BoundLaunch, Family, Kernel, TextKernel
 
 _families: list[Callable[[Any], Family | None]] = []
 
@@ -61,7 +61,12 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
     return made or _from_cupy(source, name, options)
 
 
-def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, module: ModuleMemory | None = None) -> Family:
+def from_file(file: SourceFile, name: str, options: Sequence[str] = ()) -> TextKernel:
+    """The kernel of a file that was read, of whichever kind it is. Raises as `kernel` does."""
+    return _made(file, name, options)
+
+
+def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, module: ModuleMemory | None = None) -> TextKernel:
     """A kernel of a text."""
     function = parse(file, options=tuple(options)).kernel(name)
     if any(is_expanded(d.type) for d in function.parameters):

@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from .. import pipeline
+from ..arguments import split_options
 from ..errors import GpuadError, LaunchError, ShadowError
 from ..ir.aliases import Aliases
 from ..ir.nodes import Kernel as IrKernel
@@ -49,8 +50,8 @@ class Saved:
 def autodiff_thunk(
     k: Any, /, *annotations: Any, not_overwritten: Sequence[str] = (), **by_name: Any
 ) -> tuple[Callable[..., Saved], Callable[..., None]]:
-    """The split pair `(augmented, reverse)` of a kernel `k`, for fixed activities: `annotations` by position, `by_name` by parameter name
-    (classes or instances; the rest is Const).
+    """The split pair `(augmented, reverse)` of a kernel `k`, for fixed activities: `annotations` by position, `by_name` by parameter name,
+    or one mapping from names (classes or instances; the rest is Const).
 
     `saved = augmented(grid, block, args)` runs the kernel and keeps every value that the reverse will read and the caller could
     overwrite, but those of the parameters in `not_overwritten`; arguments may be bare. `reverse(grid, block, args, saved)` accumulates
@@ -61,9 +62,11 @@ def autodiff_thunk(
         reverse(grid, block, (Duplicated(x, dx), n), saved)
     """
     family: Family = kernel(k)
+    positional, named, options = split_options(annotations, by_name, {"not_overwritten": not_overwritten})
+    left = options["not_overwritten"] or ()
     if not isinstance(family, Kernel):
-        return _thunk_of_family(family, annotations, not_overwritten, by_name)
-    pair = _Pair(family, family.activities(annotations, by_name), frozenset(not_overwritten))
+        return _thunk_of_family(family, positional, left, named)
+    pair = _Pair(family, family.activities(positional, named), frozenset(left))
     return pair.augmented, pair.reverse
 
 
@@ -165,7 +168,8 @@ def _thunk_of_family(
             raise LaunchError(f"`{family.name}`: no element, so there is nothing to differentiate")
         if plan.kernel not in pairs:
             positional, named = family.annotated(plan.kernel, annotations, by_name)
-            pairs[plan.kernel] = autodiff_thunk(plan.kernel, *positional, not_overwritten=not_overwritten, **named)
+            named = {**{d.name: a for d, a in zip(plan.kernel.declared, positional, strict=False)}, **named}
+            pairs[plan.kernel] = autodiff_thunk(plan.kernel, named, not_overwritten=not_overwritten)
         return plan
 
     def augmented(*call: Any, **keywords: Any) -> Saved:

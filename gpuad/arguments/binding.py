@@ -256,11 +256,17 @@ def activities(kernel: str, parameters: Sequence[Declaration], positional: Seque
     return tuple(_activity(Place(kernel, i, d), given.get(d.name, Const)) for i, d in enumerate(parameters))
 
 
-def split_options(by_name: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Annotations by parameter name, and a call's own options: a parameter may be named as an option is, `grid` for instance, but no option
-    is an annotation. An option that was one is None."""
+def split_options(
+    positional: Sequence[Any], by_name: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any], dict[str, Any]]:
+    """Annotations by position, by parameter name, and a call's own options. A parameter may be named as an option is, `grid` for instance:
+    no option is an annotation, so one that was given is that of the parameter, and None as an option; where both are meant, annotations
+    come in a mapping, which is the only one by position."""
+    if len(positional) == 1 and isinstance(positional[0], Mapping):
+        by_name = {**positional[0], **by_name}
+        positional = []
     meant = {name: value for name, value in options.items() if _kind(value) is not None}
-    return {**by_name, **meant}, {name: None if name in meant else value for name, value in options.items()}
+    return positional, {**by_name, **meant}, {name: None if name in meant else value for name, value in options.items()}
 
 
 def _kind(annotation: Any) -> str | None:

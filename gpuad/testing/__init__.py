@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,14 +87,24 @@ def check_gradient(
     return report
 
 
-def planned(f: Any, args: Sequence[Any], grid: Any, block: Any, shared_mem: int, call: Mapping[str, Any]) -> api.Planned:
-    """The one launch that `check_gradient` would check: a kernel, its geometry and its arguments. Raises as that does."""
+class PlannedCall(NamedTuple):
+    """A call in full: of one kernel, or of one with `grid.sync()`, which is several launches."""
+
+    kernel: Kernel | GridKernel
+    grid: Any
+    block: Any
+    args: Sequence[Any]
+    shared_mem: int = 0
+
+
+def planned(f: Any, args: Sequence[Any], grid: Any, block: Any, shared_mem: int, call: Mapping[str, Any]) -> PlannedCall:
+    """The call that `check_gradient` would check: a kernel, its geometry and its arguments. Raises as that does."""
     launch, own = _launched(f, args, grid, block, shared_mem, call)
-    if isinstance(launch.kernel, Kernel):
-        return api.Planned(launch.kernel, launch.grid, launch.block, own, launch.shared_mem)
+    if isinstance(launch.kernel, Kernel | GridKernel):
+        return PlannedCall(launch.kernel, launch.grid, launch.block, own, launch.shared_mem)
     made = launch.kernel.planned(launch.grid, launch.block, own, shared_mem=launch.shared_mem)
     assert isinstance(made, api.Planned)  # who has a grid has something to do
-    return made
+    return PlannedCall(*made[:5])
 
 
 def array_module() -> Any:

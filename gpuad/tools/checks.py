@@ -146,9 +146,8 @@ def _wrong(example: Example, launch: Launch, report: str, worst: Worst | None) -
 
 def _access(launch: Launch, argument: str) -> Span | None:
     """Where a kernel first touches an argument."""
-    kernel = launch.planned().kernel
-    if not isinstance(kernel, Kernel):
-        return None
+    planned = launch.planned().kernel
+    kernel = planned if isinstance(planned, Kernel) else planned.unsplit
     touches = (s for s in walk_stmts(kernel.primal().body) if isinstance(s, Load | Store | Accumulate | Atomic))
     return next((s.span for s in touches if s.buffer.name == argument and s.span), None)
 
@@ -251,13 +250,13 @@ def _determinism(example: Example, launch: Launch, how: How) -> Figures:
     return {"deterministic reverse": "yes"}
 
 
-def _fresh(example: Example, how: How) -> api.Planned:
+def _fresh(example: Example, how: How) -> testing.PlannedCall:
     launch = example.launch(how.seed)
     return (on_gpu(launch) if how.gpu else launch).planned()
 
 
-def _named(plan: api.Planned) -> dict[str, Any]:
-    names = [d.name for d in plan.kernel.parameters] if isinstance(plan.kernel, Kernel) else []
+def _named(plan: testing.PlannedCall) -> dict[str, Any]:
+    names = [d.name for d in plan.kernel.parameters]
     return {names[k] if k < len(names) else f"argument {k + 1}": a for k, a in enumerate(plan.args)}
 
 
@@ -330,7 +329,7 @@ def _memory(example: Example, launch: Launch, how: How) -> Figures:
 # --- on a GPU -------------------------------------------------------------------------------------------------------------------------
 
 
-def _library(plan: api.Planned) -> Any:
+def _library(plan: testing.PlannedCall) -> Any:
     arrays = (getattr(a, "primal", a) for a in plan.args)
     return next((namespace(a) for a in arrays if hasattr(a, "strides") and not isinstance(a, np.generic)), np)
 

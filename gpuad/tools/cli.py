@@ -121,7 +121,8 @@ def show(
     with _reported(file):
         found = stages.collected(lambda: _adjoint(file, kernel, const or (), shared_mem, define or (), launched))
         if stage is None:
-            print("\n".join(f"{name:<24}{sum(1 for _ in walk_stmts(made.body)):>6} statements" for name, made in found.items()))
+            width = max(23, *map(len, found)) + 1
+            print("\n".join(f"{name:<{width}}{sum(1 for _ in walk_stmts(made.body)):>6} statements" for name, made in found.items()))
         else:
             print(stages.text(found, stage, against))
 

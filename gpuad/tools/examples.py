@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from .. import testing
-from ..api import Kernel, Planned
+from ..api import TextKernel, from_file
 from ..arguments import layouts
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.layouts import dtype_leaves
@@ -59,7 +59,7 @@ class Launch:
         """Whether it is array code with a reverse of the user's own."""
         return isinstance(self.call, Rule)
 
-    def planned(self) -> Planned:
+    def planned(self) -> testing.PlannedCall:
         """The kernel and its arguments in full, each argument that can be active annotated unless some are already. TypeError for a
         rule, which has no kernel."""
         if self.is_rule:
@@ -122,9 +122,9 @@ class Example:
 
 
 @lru_cache(maxsize=8)
-def _kernel(file: SourceFile, name: str) -> Kernel:
+def _kernel(file: SourceFile, name: str) -> TextKernel:
     """The kernel of a case, with all that was derived of it for the check before."""
-    return Kernel(file, name)
+    return from_file(file, name)
 
 
 def of_file(path: Path, root: Path) -> tuple[Example, ...]:

@@ -4,30 +4,47 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from ..api import AdjointText
 from ..errors import GpuadError
 from ..ir.nodes import Kernel
 from ..ir.printer import to_text
 from ..ir.verify import watched
 
 
-def collected(derive: Callable[[], Any]) -> dict[str, Kernel]:
+def collected(derive: Callable[[], AdjointText]) -> dict[str, Kernel]:
     """The kernel after each pass that `derive` runs, by the pass's name, in the order of the passes; of one that runs again, for another
-    kernel of the launch or since it is tried once more, the last."""
+    kernel of the launch or since it is tried once more, the last. Of a kernel with `grid.sync()` the names of its parts come before those
+    of the passes over them: `step_part0:reverse`."""
+    seen: list[tuple[str, Kernel]] = []
+    with watched(lambda name, kernel: seen.append((name, kernel))):
+        made = derive()
     found: dict[str, Kernel] = {}
-
-    def note(name: str, kernel: Kernel) -> None:
-        found.pop(name, None)
-        found[name] = kernel
-
-    with watched(note):
-        derive()
+    for name, kernel in seen:
+        part = max((p for p in made.parts if f"{kernel.name}_".startswith(f"{p}_")), key=len, default="")
+        key = f"{part}:{name}" if part else name
+        found.pop(key, None)
+        found[key] = kernel
     return found
 
 
 def text(found: Mapping[str, Kernel], stage: str, against: str | None = None) -> str:
-    """The kernel after a pass, as text; with `against`, the difference to that pass's. Raises GpuadError for a pass that has not run."""
+    """The kernel after a pass, as text; with `against`, the difference to that pass's. Of a kernel in parts the name of a pass alone means
+    it for each of them. Raises GpuadError for a pass that has not run."""
+    return "\n".join(_text(found, own, other) for own, other in _named(found, stage, against))
+
+
+def _named(found: Mapping[str, Kernel], stage: str, against: str | None) -> list[tuple[str, str | None]]:
+    """The passes that are meant, with those that they are compared with."""
+    if stage in found:
+        return [(stage, against)]
+    parts = [name.removesuffix(f":{stage}") for name in found if name.endswith(f":{stage}")]
+    if not parts:
+        raise GpuadError(f"--stage {stage}: error: there is no such pass here; there are {', '.join(found)}")
+    return [(f"{p}:{stage}", against if against is None or against in found else f"{p}:{against}") for p in parts]
+
+
+def _text(found: Mapping[str, Kernel], stage: str, against: str | None) -> str:
     after = _lines(found, stage)
     if against is None:
         return "\n".join(after)

@@ -9,7 +9,7 @@ import pytest
 
 import gpuad
 from gpuad import Const, Duplicated, Texture
-from gpuad.errors import LaunchError, UnsupportedError
+from gpuad.errors import LaunchError
 from gpuad.testing import check_gradient
 
 N = 20
@@ -92,10 +92,31 @@ def test_annotations_by_position() -> None:
     np.testing.assert_array_equal(r[1].shadow, 10)
 
 
-def test_there_is_no_one_launch_with_a_barrier_of_the_grid() -> None:
+def test_a_barrier_of_the_grid_beside_lists() -> None:
+    """The text of all parts, and second derivatives: against differences of gradients."""
     parameters, body = KERNELS["all"]
-    made = kernel(parameters, body)
-    with pytest.raises(UnsupportedError, match="one adjoint"):
-        made.adjoint(args=arguments(parameters))
-    assert len(list(made.launches(2, 16, arguments(parameters)))) == 2
+    made, args = kernel(parameters, body), arguments(parameters)
+    text = made.adjoint(rows=Duplicated, y=Duplicated, args=args)
+    assert text.parts == ("k_part0", "k_part1") and len(list(made.launches(2, 16, args))) == 2
     assert "which takes textures and lists of arrays" in repr(made)
+    with pytest.raises(LaunchError, match="pass args=, which say what the kernel is made for"):
+        made.adjoint(rows=Duplicated)
+
+
+def test_second_derivatives_with_a_barrier_of_the_grid() -> None:
+    line = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    code = f'{HEAD}extern "C" __global__ void k(double** r, double* y) {{ {line} r[0][i] *= r[1][i] * y[i]; cg::this_grid().sync(); '
+    made, rng = gpuad.kernel(code + "y[i] = r[0][(i + 3) % 8] * r[0][i]; }", "k"), np.random.default_rng(3)
+    start, seeds, dots = rng.uniform(0.5, 1, (3, 8)), rng.normal(size=(3, 8)), rng.normal(size=(3, 8))
+
+    def gradients(by: float) -> Any:
+        p, q, y = (Duplicated(x.copy(), dx.copy()) for x, dx in zip(start + by * dots, seeds, strict=True))
+        gpuad.autodiff(made, 2, 4, ([p, q], y))
+        return np.stack([p.shadow, q.shadow, y.shadow])
+
+    own = [Duplicated(x.copy(), dx.copy()) for x, dx in zip(start, seeds, strict=True)]
+    along = [Duplicated(x.copy(), np.zeros(8)) for x in dots]
+    gpuad.hvp(made, 2, 4, (own[:2], own[2]), (along[:2], along[2]))
+    wide, narrow = ((gradients(h) - gradients(-h)) / (2 * h) for h in (1e-4, 5e-5))
+    np.testing.assert_allclose([d.shadow for d in along], (4 * narrow - wide) / 3, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose([d.shadow for d in own], gradients(0), rtol=1e-13)

@@ -157,6 +157,50 @@ def test_recorded(name: str) -> None:
             np.testing.assert_allclose(own, other, rtol=1e-11, atol=1e-12)
 
 
+def second(kernel: Any, grid: int, block: int, start: tuple[Any, ...], seeds: Any, dots: Any, dot: float) -> list[Any]:
+    """What `hvp` leaves: tangents of the arrays, derivatives of their shadows and of that of the number; then primals and shadows."""
+    *arrays, n, steps, r = start
+    x, dx, x_dot, dx_dot = ([v.copy() for v in some] for some in (arrays, seeds, dots, np.zeros((3, N))))
+    dr, dr_dot = np.zeros(()), np.zeros(())
+    own, directions = [*map(Duplicated, x, dx)], [*map(Duplicated, x_dot, dx_dot)]
+    gpuad.hvp(kernel, grid, block, (*own, n, steps, Active(r, dr)), (*directions, None, None, Active(dot, dr_dot)))
+    return [*x_dot, *dx_dot, dr_dot, *x, *dx, dr]
+
+
+@pytest.mark.parametrize("name", share(list(BODIES), 4))
+def test_second_derivatives(name: str) -> None:
+    """Against differences of primals and gradients, extrapolated; and what `autodiff` leaves besides."""
+    kernel = gpuad.kernel(text(BODIES[name]), "k")
+    if "weights" in BODIES[name]:
+        kernel.get_global("weights")[:] = [1.5, 2, 0.5, 3]
+    *arrays, n, steps, r = state()
+    (seeds, dots), dot, h = np.random.default_rng(5).normal(size=(2, 3, N)), 0.3, 1e-5
+
+    def moved(by: float) -> list[Any]:
+        own = [x + by * d for x, d in zip(arrays, dots, strict=True)]
+        shadows, dr = [s.copy() for s in seeds], np.zeros(())
+        gpuad.autodiff(kernel, 3, 8, (*map(Duplicated, own, shadows), n, steps, Active(r + by * dot, dr)))
+        return [*own, *shadows, dr]
+
+    found = second(kernel, 3, 8, (*arrays, n, steps, r), seeds, dots, dot)
+    wide, narrow = ([(a - b) / (2 * s) for a, b in zip(moved(s), moved(-s), strict=True)] for s in (h, h / 2))
+    for own, at_h, at_half in zip(found[:7], wide, narrow, strict=True):
+        np.testing.assert_allclose(own, (4 * at_half - at_h) / 3, rtol=1e-7, atol=1e-7)
+    for own, other in zip(found[7:], moved(0), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["a loop", "what a loop carries", "barriers of blocks"])
+def test_second_derivatives_against_barriers_of_one_block(name: str) -> None:
+    start, rng = state(), np.random.default_rng(6)
+    given = rng.normal(size=(2, 3, N))
+    own, other = (
+        second(gpuad.kernel(text(BODIES[name], barrier), "k"), 1, N, start, *given, 0.4) for barrier in ("grid.sync()", "__syncthreads()")
+    )
+    for found, expected in zip(own, other, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+
+
 def test_data_that_decide() -> None:
     """Another path is recorded when data say so; a graph and a stored program, which would repeat the first one, are refused."""
     kernel, tape = gpuad.kernel(text(BODIES["until memory says so"]), "k"), gpuad.Tape()
@@ -361,13 +405,16 @@ def test_calls_that_are_refused() -> None:
     with pytest.raises(LaunchError, match="`k` takes 6 arguments"):
         kernel[3, 8](c, a, b)
     np.testing.assert_array_equal(a, state()[1])
-    for refused in (
-        lambda: kernel.adjoint(a=Duplicated),
-        lambda: gpuad.hvp(kernel, 3, 8, (c, a, b, *rest), [None] * 6),
-        lambda: gpuad.autodiff_thunk(kernel, a=Duplicated)[0](3, 8, (c, a, b, *rest)),
-    ):
-        with pytest.raises(UnsupportedError, match=r"has grid.sync\(\) and runs as several launches"):
-            refused()
+    with pytest.raises(UnsupportedError, match=r"has grid.sync\(\) and runs as several launches"):
+        gpuad.autodiff_thunk(kernel, a=Duplicated)[0](3, 8, (c, a, b, *rest))
+    pairs = [c, Duplicated(a, np.ones(N)), Duplicated(b), *rest]
+    with pytest.raises(LaunchError, match="hvp takes a tuple of directions, one for each of the 6 arguments"):
+        gpuad.hvp(kernel, 3, 8, pairs, [None] * 5)
+    with pytest.raises(ShadowError, match="argument `a` needs a direction"):
+        gpuad.hvp(kernel, 3, 8, pairs, [None] * 6)
+    with pytest.raises(ShadowError, match="gets values that depend on `a`, but it has no shadow"):
+        gpuad.hvp(kernel, 3, 8, (c, Duplicated(a, np.ones(N)), b, *rest), [None, Duplicated(np.ones(N)), *[None] * 4])
+    np.testing.assert_array_equal(a, state()[1])
 
 
 def test_an_endless_call() -> None:

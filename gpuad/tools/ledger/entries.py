@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ... import pipeline
-from ...api import Planned, pattern_of
+from ...api import GridKernel, Planned, pattern_of
 from ...api.contract import shadow_parameters
 from ...api.explain import AdjointText, adjoint_text
 from ...errors import GpuadError, LocatedError
@@ -23,6 +25,7 @@ from ...pipeline.adjoint import Adjoint
 from ...runtime import nvrtc
 from ...runtime.reference import Reference
 from ...source import SourceFile, Span, traced
+from ...testing import PlannedCall
 from ..cases import CaseError
 from ..examples import Example
 from .saved import Kept, saved_by
@@ -89,8 +92,11 @@ def entry_of(example: Example, architectures: Sequence[str], compiled: Compiled)
         if launch.is_rule:
             return None
         plan = launch.planned()
-        with plan.kernel.room(), pipeline.executor_for_tests(Reference()):
-            return _derived(plan, architectures, compiled)
+        with pipeline.executor_for_tests(Reference()):
+            if isinstance(plan.kernel, GridKernel):
+                return _in_parts(plan.kernel, plan, architectures, compiled)
+            with plan.kernel.room():
+                return _derived(Planned(plan.kernel, *plan[1:]), architectures, compiled)
     except CaseError:
         raise
     except GpuadError as error:
@@ -106,6 +112,43 @@ def _refused(error: GpuadError, file: SourceFile) -> Entry:
         span = Span(file, int(named[1]), int(named[2]))
     message = re.sub(r" \([^()]+:\d+:\d+\)", "", re.sub(r"^`[^`]+`: ", "", message))
     return Entry(refused=message or type(error).__name__, places={"": (_place(span),)} if span else {})
+
+
+def _in_parts(kernel: GridKernel, plan: PlannedCall, architectures: Sequence[str], compiled: Compiled) -> Entry:
+    """The launches of a call, which are made, since data may decide which follow: facts by the names of the parts."""
+    made: dict[str, Entry] = {}
+    for launch in kernel.launches(plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem):
+        if launch.kernel.name not in made:
+            arrays = [a for a in (getattr(a, "primal", a) for a in launch.args) if isinstance(a, np.ndarray)]
+            before = [a.copy() for a in arrays]
+            with launch.kernel.room():
+                made[launch.kernel.name] = _derived(launch, architectures, compiled)
+            for array, old in zip(arrays, before, strict=True):
+                array[...] = old
+        launch.kernel(launch.grid, launch.block, launch.args, shared_mem=launch.shared_mem)
+    return _together(made, _place(kernel.unsplit.function.span))
+
+
+def _together(parts: Mapping[str, Entry], declared: Place) -> Entry:
+    depths = [entry.depth for entry in parts.values()]
+    needs: dict[str, dict[str, Needs]] = {}
+    for entry in parts.values():
+        for architecture, kernels in entry.needs.items():
+            needs.setdefault(architecture, {}).update(kernels)
+    places = {_of_part(part, name): found for part, entry in parts.items() for name, found in entry.places.items() if name}
+    return Entry(
+        kernels=tuple(name for entry in parts.values() for name in entry.kernels),
+        shadows={_of_part(part, name): shadow for part, entry in parts.items() for name, shadow in entry.shadows.items()},
+        kept={_of_part(part, name): kept for part, entry in parts.items() for name, kept in entry.kept.items()},
+        depth=None if None in depths else max((d for d in depths if d is not None), default=0),
+        needs=needs,
+        text=hashlib.sha256("\n".join(entry.text for entry in parts.values()).encode()).hexdigest()[:16],
+        places={**places, "": (declared,)},
+    )
+
+
+def _of_part(part: str, name: str) -> str:
+    return f"saved {part}.{name.removeprefix('saved ')}" if name.startswith("saved ") else f"{part}.{name}"
 
 
 def _derived(plan: Planned, architectures: Sequence[str], compiled: Compiled) -> Entry:
