@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from math import gcd
-from typing import Any
 
 from ..ir.types import I64
 from .effects import Dim
@@ -130,7 +129,7 @@ class Canonical:
     def whole(self, node: Node) -> Hashable:
         return node.op, node.type, tuple(self.argument(a) for a in node.args)
 
-    def argument(self, argument: Any) -> Hashable:
+    def argument(self, argument: object) -> Hashable:
         if isinstance(argument, Node):
             return "node", self.number(argument)
         if isinstance(argument, Dim):

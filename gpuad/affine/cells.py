@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .points import Function, Mask, Points, Region, scattered
 from .relations import Undecided
+
+if TYPE_CHECKING:
+    from islpy import Set
 
 _CELLS = 128  # of one set
 _CUTS = 400  # conditions that are looked at for one set
@@ -24,7 +27,7 @@ _FEW = 6  # with fewer points isl is asked whether there are any, and which
 class Cut:
     """A condition on instances, as the set of those for which it holds."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Set]) -> None:
         self.make = make
 
     @cached_property
@@ -32,7 +35,7 @@ class Cut:
         return Region(self.whole)
 
     @cached_property
-    def whole(self) -> Any:
+    def whole(self) -> Set:
         return self.make()
 
     def holds(self, points: Points) -> Mask:
@@ -67,13 +70,13 @@ class Beyond(Cut):
 class Cell:
     """A part of a set, known by points of it, which may be all there are (`complete`); the set itself is made if it is asked for."""
 
-    def __init__(self, points: Points, complete: bool, make: Callable[[], Any]) -> None:
+    def __init__(self, points: Points, complete: bool, make: Callable[[], Set]) -> None:
         self.points = points
         self.complete = complete
         self.make = make
 
     @cached_property
-    def whole(self) -> Any:
+    def whole(self) -> Set:
         return self.make()
 
     def sides(self, cut: Cut) -> list[Cell]:
@@ -90,11 +93,11 @@ class Cell:
         return self if self.complete or len(self.points) >= _FEW else cell_of(self.whole)
 
 
-def cell_of(whole: Any) -> Cell:
+def cell_of(whole: Set) -> Cell:
     return Cell(*scattered(whole, _POOL), lambda: whole)
 
 
-def cells(whole: Any, cuts: Iterable[Cut], number: int) -> list[Points]:
+def cells(whole: Set, cuts: Iterable[Cut], number: int) -> list[Points]:
     """Points of each cell of a set, about so many of each; all of them where there are few. Raises Undecided if the cells are too many."""
     root = cell_of(whole)
     found = [root] if len(root.points) else []
@@ -107,7 +110,7 @@ def cells(whole: Any, cuts: Iterable[Cut], number: int) -> list[Points]:
 
 def _different(root: Cell, cuts: Iterable[Cut]) -> Iterator[Cut]:
     """Those of the cuts that part a set, each once."""
-    known: dict[bytes, list[Any]] = {}
+    known: dict[bytes, list[Set]] = {}
     for number, cut in enumerate(cuts):
         if number > _CUTS:
             raise Undecided("too many conditions")

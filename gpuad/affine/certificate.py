@@ -15,11 +15,11 @@ not certified.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.nodes import Block, Buffer, How, Stmt
 from ..ir.types import I64, Space
@@ -30,6 +30,9 @@ from .layout import Layouts
 from .relations import Undecided, agreeing, context, decided, domain, is_so
 from .sums import Addition, additions
 from .values import Graph, Node, conjuncts, is_zero
+
+if TYPE_CHECKING:
+    from islpy import Map, Set
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +171,7 @@ class _Certificate:
         parts = [x for effects in (self.plain, *self.stages) for e in effects if e.buffer == buffer and e.writes for x in _parts(e)]
         return self.read_otherwise(_memory(self.instances, parts), moved=False)
 
-    def writes(self, effects: Sequence[Effect], buffer: Buffer) -> list[Any]:
+    def writes(self, effects: Sequence[Effect], buffer: Buffer) -> list[Hashable]:
         """What is done to a shadow, in order; a store of 0 is a clear."""
         mine = (e for e in effects if e.buffer == buffer and e.writes)
         return [
@@ -218,7 +221,7 @@ class _Certificate:
             return True
         return not _is_same(_union([self.image(e) for e in stores]), _union([self.elements(buffer, part) for part in zeros]))
 
-    def elements(self, buffer: Buffer, zeros: Zeros) -> Any:
+    def elements(self, buffer: Buffer, zeros: Zeros) -> Set:
         graph, index, dims = self.graph, self.graph.constant(zeros.constant, I64), []
         for k, (factor, low, high) in enumerate(zeros.terms):
             name = f"z{k}"
@@ -227,11 +230,11 @@ class _Certificate:
             index = graph.arithmetic("+", index, graph.scaled(graph.dim(name, I64, low, high), factor, I64), I64)
         return self.layouts.relation(tuple(dims), (), buffer, index).range()
 
-    def image(self, effect: Effect) -> Any:
+    def image(self, effect: Effect) -> Set:
         """The elements that an effect touches."""
         return self.access(effect).range()
 
-    def access(self, effect: Effect) -> Any:
+    def access(self, effect: Effect) -> Map:
         """The relation from instances to elements."""
         return self.layouts.relation(effect.dims, effect.guards, effect.buffer, effect.element)
 
@@ -329,7 +332,7 @@ class _Certificate:
             if any(e.buffer == buffer and e.kind in ("read", "clear") for e in effects)
         )
 
-    def reads(self, effects: Sequence[Effect], buffer: Buffer) -> set[Any]:
+    def reads(self, effects: Sequence[Effect], buffer: Buffer) -> set[Hashable]:
         """The reads of a buffer, each with the number of writes before it in the text."""
         mine = [e for e in effects if e.buffer == buffer]
         return {
@@ -364,7 +367,7 @@ def _apart(layouts: Layouts, effects: Sequence[Effect], shape: Shape, *, atomics
     return True
 
 
-def _one_block(effect: Effect, shape: Shape) -> Any:
+def _one_block(effect: Effect, shape: Shape) -> Map:
     """Pairs of threads of one block."""
     import islpy
 
@@ -391,7 +394,7 @@ def _stores_alike(one: Effect, other: Effect) -> bool:
     return one.kind == other.kind == "set" and one.value is other.value and one.value is not None and one.value.is_constant
 
 
-def _by_thread(layouts: Layouts, effect: Effect) -> Any:
+def _by_thread(layouts: Layouts, effect: Effect) -> Map:
     """The relation from threads to elements."""
     import islpy
 
@@ -400,7 +403,7 @@ def _by_thread(layouts: Layouts, effect: Effect) -> Any:
     return found.project_out(islpy.dim_type.in_, threads, len(effect.dims) - threads)
 
 
-def _identity(pairs: Any) -> Any:
+def _identity(pairs: Map) -> Map:
     import islpy
 
     return islpy.Map.identity(pairs.get_space())
@@ -423,7 +426,7 @@ def _exclusive(graph: Graph, one: Effect, other: Effect) -> bool:
     return any(graph.negated(g) in other.guards for g in one.guards)
 
 
-_Where = tuple[tuple[Dim, ...], frozenset[Node], Any]
+_Where = tuple[tuple[Dim, ...], frozenset[Node], str | Node]
 
 
 def _joined(graph: Graph, places: Collection[_Where]) -> set[_Where]:
@@ -440,28 +443,28 @@ def _joined(graph: Graph, places: Collection[_Where]) -> set[_Where]:
     return found
 
 
-def _union(sets: Sequence[Any]) -> Any | None:
+def _union(sets: Sequence[Set]) -> Set | None:
     found = None
     for one in sets:
         found = one if found is None else found.union(one)
     return found
 
 
-def _is_same(one: Any | None, other: Any | None) -> bool:
+def _is_same(one: Set | None, other: Set | None) -> bool:
     """Whether two sets are equal; None is the empty one."""
     if one is None or other is None:
         return all(side is None or bool(side.is_empty()) for side in (one, other))
     return bool(one.is_equal(other))
 
 
-def _parts(item: Effect | Addition) -> list[Any]:
+def _parts(item: Effect | Addition) -> list[Node | None]:
     """What an access hangs on."""
     return [item.value, item.element, *item.guards, *(g for d in item.dims for g in d.guards)]
 
 
-def _memory(instances: Instances, parts: Iterable[Any]) -> Iterable[Buffer]:
+def _memory(instances: Instances, parts: Iterable[Node | None]) -> Iterable[Buffer]:
     """The arrays on which something hangs."""
-    seen: set[Any] = set()
+    seen: set[object] = set()
     waiting: list[Any] = list(parts)
     while waiting:
         node = waiting.pop()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from .points import Function, Points, coordinates, point_set
 from .relations import Undecided, agreeing, context
 from .sampling import Sampler
 from .sums import Addition, Point, Sums, loads, seed_of
+
+if TYPE_CHECKING:
+    from islpy import Map
 
 _TRIALS = 160  # relations that are tried for a pair
 _WAVES = 8  # steps from an instance to all of its class
@@ -46,14 +49,14 @@ class Classes(Sums):
         self.reads: dict[_Instance, frozenset[tuple[Hashable, int]]] = {}
         self.partners: list[list[tuple[Function, int]]] = [[] for _ in self.all]
         self.seeds = [seed_of(addition, linear) for addition in self.all]
-        self.pairs: dict[int, Any] = {}
+        self.pairs: dict[int, Map] = {}
         for a, b in product(range(len(plain)), range(len(plain), len(self.all))):
             found = self.related(b, a, strict)
             if found is not None:
                 self.partners[b].append((Function(found), a))
                 self.partners[a].append((Function(found.reverse()), b))
 
-    def related(self, b: int, a: int, strict: bool) -> Any | None:
+    def related(self, b: int, a: int, strict: bool) -> Map | None:
         """The relation between instances of two additions, None if there is none or none is found."""
         pairs = self.with_seeds(b, a) if self.seeds[a] is not None and self.seeds[b] is not None else None
         if pairs is not None:
@@ -66,7 +69,7 @@ class Classes(Sums):
         alike = partial(self.reads_alike, b, a) if strict else _any
         return _Search(self.layouts, self.all[b], self.all[a], alike).found(pairs)
 
-    def with_seeds(self, b: int, a: int) -> Any | None:
+    def with_seeds(self, b: int, a: int) -> Map | None:
         """Pairs of instances of additions with one seed each that add to one element and read one element of the seeds: no others can
         cancel out. None where indices are not quasi-affine."""
         for k in (b, a):
@@ -81,7 +84,7 @@ class Classes(Sums):
             return None
         return self.pairs[b].apply_range(self.pairs[a].reverse())
 
-    def reads_alike(self, b: int, a: int, related: Any) -> bool:
+    def reads_alike(self, b: int, a: int, related: Map) -> bool:
         """Whether one of two related instances reads all that the other reads."""
         if related.is_empty():
             return True
@@ -210,7 +213,7 @@ class _Union:
             self.parents[item] = item = self.parents[self.parents[item]]
         return item
 
-    def numbers(self) -> tuple[Any, int]:
+    def numbers(self) -> tuple[Points, int]:
         """The number of each instance's class, and how many there are."""
         roots = [self.root(item) for item in range(len(self.parents))]
         _, numbers = np.unique(roots, return_inverse=True)
@@ -223,14 +226,14 @@ class _Union:
 class _Search:
     """Looks for a one-to-one relation between instances of two additions that add to one element, one of instances that are `alike`."""
 
-    def __init__(self, layouts: Layouts, one: Addition, other: Addition, alike: Callable[[Any], bool]) -> None:
+    def __init__(self, layouts: Layouts, one: Addition, other: Addition, alike: Callable[[Map], bool]) -> None:
         self.layouts = layouts
         self.one = one
         self.other = other
         self.alike = alike
         self.budget = _TRIALS
 
-    def found(self, pairs: Any | None = None) -> Any | None:
+    def found(self, pairs: Map | None = None) -> Map | None:
         """The relation, None if none is found; `pairs`: those that come into question."""
         if self.one.element.text is None or self.other.element.text is None:
             return self.likewise()
@@ -245,7 +248,7 @@ class _Search:
                 return less
         return self.narrowed(related)
 
-    def likewise(self) -> Any | None:
+    def likewise(self) -> Map | None:
         """The same instance of both, where the dimensions are the same and the element is the same expression."""
         graph, one, other = self.layouts.graph, self.one, self.other
         names = [d.name for d in one.dims]
@@ -263,7 +266,7 @@ class _Search:
             if len(threads[0]) == len(threads[1]):
                 yield [*zip(*loops, strict=True), *zip(*threads, strict=True)]
 
-    def narrowed(self, related: Any) -> Any | None:
+    def narrowed(self, related: Map) -> Map | None:
         """The relation with pairs left out that read other elements, then with dimensions made equal, until it is one-to-one."""
         if related.is_empty():
             return None
@@ -276,18 +279,18 @@ class _Search:
                     return found
         return None
 
-    def reads(self) -> Iterator[Any]:
+    def reads(self) -> Iterator[Map]:
         """Pairs that read one element, for each load of both sides."""
         for load in loads(self.other):
             for offer in loads(self.one):
                 if offer.args[0] == load.args[0]:
                     yield self.one.read(self.layouts, offer).apply_range(self.other.read(self.layouts, load).reverse())
 
-    def equalities(self) -> Iterator[Any]:
+    def equalities(self) -> Iterator[Map]:
         """Pairs that have the same value in a dimension of each."""
         return (self.equal([(a.name, b.name)]) for a in self.one.dims for b in self.other.dims)
 
-    def by_loss(self, related: Any, conditions: Iterable[Any]) -> Iterator[Any]:
+    def by_loss(self, related: Map, conditions: Iterable[Map]) -> Iterator[Map]:
         """What is left of a relation under each condition that leaves something out; first where all instances of both sides keep a
         partner, then where those of one side do."""
         lossy = []
@@ -305,7 +308,7 @@ class _Search:
                 lossy.append((loses, less))
         yield from (less for _, less in sorted(lossy, key=lambda item: item[0]))
 
-    def equal(self, names: Sequence[tuple[str, str]]) -> Any:
+    def equal(self, names: Sequence[tuple[str, str]]) -> Map:
         """Pairs of instances that have the same values in pairs of dimensions."""
         import islpy
 
@@ -315,14 +318,14 @@ class _Search:
         return islpy.Map.read_from_str(context(), f"{{ [{', '.join(left)}] -> [{', '.join(right)}] : {terms} }}")
 
 
-def _any(related: Any) -> bool:
+def _any(related: Map) -> bool:
     return True
 
 
-def _is_one_to_one(related: Any) -> bool:
+def _is_one_to_one(related: Map) -> bool:
     return bool(related.is_single_valued() and related.is_injective())
 
 
-def _keeps_all(related: Any, less: Any) -> bool:
+def _keeps_all(related: Map, less: Map) -> bool:
     """Whether all instances of both sides that had a partner have one."""
     return bool(related.domain().is_subset(less.domain()) and related.range().is_subset(less.range()))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from .points import Function, Points
 from .relations import Undecided
 from .sampling import Incomparable
 from .sums import Addition, Sums, crossed_out, merged, seed_of
+
+if TYPE_CHECKING:
+    from islpy import Set
 
 _ATOMS = 256
 
@@ -71,7 +74,7 @@ class _Keyed:
     """An addition with the set of its points, and the function back to its instances."""
 
     k: int
-    image: Any
+    image: Set
     instance: Function
 
 
@@ -106,14 +109,14 @@ class Contributions(Sums):
                     count += len(points)
         return self.unequal(count, members)
 
-    def points(self, atom: Any, there: Sequence[_Keyed]) -> list[Points]:
+    def points(self, atom: Set, there: Sequence[_Keyed]) -> list[Points]:
         cuts = [Beyond(keyed.instance, cut) for keyed in there for cut in self.kinks(keyed.k)]
         return cells(atom, cuts, max(self.wanted(keyed.k) for keyed in there))
 
 
-def _atoms(group: Sequence[_Keyed]) -> list[tuple[Any, tuple[_Keyed, ...]]]:
+def _atoms(group: Sequence[_Keyed]) -> list[tuple[Set, tuple[_Keyed, ...]]]:
     """The parts of the union of sets in which the same of them are everywhere."""
-    found: list[tuple[Any, tuple[_Keyed, ...]]] = []
+    found: list[tuple[Set, tuple[_Keyed, ...]]] = []
     for keyed in group:
         rest, parted = keyed.image, []
         for number, (atom, there) in enumerate(found):

@@ -20,14 +20,17 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations, product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..memo import Memo
-from .canonical import Canonical
+from .canonical import Canonical, Guards
 from .effects import Dim
 from .relations import context, is_so
 from .unit_trace import Access, Part, Place, Refused, Trace, in_units, may_touch, named_in, unit
 from .values import Graph, Node
+
+if TYPE_CHECKING:
+    from islpy import Map
 
 _NAME = re.compile(r"\bs\d+\b")
 _known = Memo()  # which touches meet
@@ -62,7 +65,7 @@ class Touch:
     guards: tuple[Node, ...]
     graph: Graph = field(repr=False)
 
-    def elements(self, offset: int, count: int) -> Any:
+    def elements(self, offset: int, count: int) -> Map:
         """The relation from the first dimensions of units to elements."""
         index = self.index
         if offset:
@@ -258,7 +261,7 @@ class _Comparison:
 
     def read_otherwise(self) -> str | None:
         """Whether elements are read that are not read apart."""
-        reads: dict[Hashable, list[Any]] = defaultdict(list)
+        reads: dict[Hashable, list[Guards]] = defaultdict(list)
         for access in self.apart.found:
             if access.kind == "read":
                 reads[access.where].append(access.when[1])

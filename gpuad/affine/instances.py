@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..ir.nodes import (
     Accumulate,
@@ -162,7 +161,7 @@ class Walk:
     def anything(self, kind: Scalar) -> Node:
         return self.graph.unknown(kind, [d.name for d in self.dims])
 
-    def note(self, kind: str, stmt: Any, element: Node, value: Node | None, how: How | None) -> None:
+    def note(self, kind: str, stmt: Load | Store | Take | Accumulate | Atomic, element: Node, value: Node | None, how: How | None) -> None:
         guards = self.guards
         if kind == "add" and value is not None:
             guards = tuple(g for g in guards if not _asks_for(g, value))
@@ -466,7 +465,7 @@ def _asks_for(guard: Node, value: Node) -> bool:
 
 def _mentions(node: Node, wanted: Sequence[Node]) -> bool:
     seen: set[Node] = set()
-    waiting: list[Any] = [node]
+    waiting: list[object] = [node]
     while waiting:
         found = waiting.pop()
         if any(found is w for w in wanted):

@@ -10,11 +10,14 @@ axis; elsewhere quotient and remainder are written out, so the coordinates are e
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .effects import Dim, Effect
 from .relations import Undecided, domain, integer, relation
 from .values import Graph, Node, summands
+
+if TYPE_CHECKING:
+    from islpy import Map
 
 _AXES = 5  # of one array at most
 
@@ -25,7 +28,7 @@ class Layouts:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.factors: dict[Hashable, set[int]] = {}
-        self.maps: dict[Hashable, Any] = {}
+        self.maps: dict[Hashable, Map] = {}
 
     def note(self, effects: Iterable[Effect]) -> None:
         """Takes account of accesses. The relations of an array that is met again change."""
@@ -51,14 +54,14 @@ class Layouts:
             number %= stride
         return tuple(found)
 
-    def relation(self, dims: tuple[Dim, ...], guards: tuple[Node, ...], array: Hashable, index: Node) -> Any:
+    def relation(self, dims: tuple[Dim, ...], guards: tuple[Node, ...], array: Hashable, index: Node) -> Map:
         """The map from instances to coordinates. Raises Undecided if the index has no text."""
         key = dims, guards, array, index
         if key not in self.maps:
             self.maps[key] = self.related(dims, guards, self.strides(array), index)
         return self.maps[key]
 
-    def related(self, dims: Sequence[Dim], guards: Sequence[Node], strides: Sequence[int], index: Node) -> Any:
+    def related(self, dims: Sequence[Dim], guards: Sequence[Node], strides: Sequence[int], index: Node) -> Map:
         if index.text is None:
             raise Undecided("an element hangs on data")
         if len(strides) > 1:
@@ -67,7 +70,7 @@ class Layouts:
                 return found
         return self.straight(dims, guards, _digits(index.text, strides))
 
-    def straight(self, dims: Sequence[Dim], guards: Sequence[Node], texts: Sequence[str]) -> Any:
+    def straight(self, dims: Sequence[Dim], guards: Sequence[Node], texts: Sequence[str]) -> Map:
         """The map from instances to what the texts come to; without remainders by the size of a type where the guards leave one lap alone,
         since isl is slow with these."""
         import islpy
@@ -105,7 +108,7 @@ def _digits(text: str, strides: Sequence[int]) -> list[str]:
     return found
 
 
-def _inside(found: Any, strides: Sequence[int]) -> bool:
+def _inside(found: Map, strides: Sequence[int]) -> bool:
     """Whether each coordinate but the first lies inside of its axis."""
     if found.is_empty():
         return True

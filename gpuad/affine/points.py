@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .relations import context, integer
+
+if TYPE_CHECKING:
+    from islpy import Aff, BasicSet, Map, MultiAff, Point, Set
 
 Points: TypeAlias = "NDArray[np.int64]"
 Mask: TypeAlias = "NDArray[np.bool_]"
@@ -26,7 +29,7 @@ _FAR = 1 << 20  # how far an unbounded dimension is looked at
 class Region:
     """An isl set: which points lie in it."""
 
-    def __init__(self, whole: Any) -> None:
+    def __init__(self, whole: Set | BasicSet) -> None:
         self.whole = whole
 
     @cached_property
@@ -47,14 +50,14 @@ class Region:
 class Function:
     """A single-valued isl map: its images."""
 
-    def __init__(self, related: Any) -> None:
+    def __init__(self, related: Map) -> None:
         self.related = related
 
     @cached_property
     def pieces(self) -> list[tuple[Region, list[_Affine]]]:
         import islpy
 
-        found: list[tuple[Any, Any]] = []
+        found: list[tuple[Set, MultiAff]] = []
         islpy.PwMultiAff.from_map(self.related).foreach_piece(lambda where, value: found.append((where, value)))
         n = self.related.dim(islpy.dim_type.out)
         return [(Region(where), [_Affine(value.get_aff(k)) for k in range(n)]) for where, value in found]
@@ -77,7 +80,7 @@ class Function:
 class _Affine:
     """A quasi-affine function: (constant + factors . point + quotients) / denominator."""
 
-    def __init__(self, aff: Any) -> None:
+    def __init__(self, aff: Aff) -> None:
         import islpy
 
         kinds = islpy.dim_type
@@ -91,27 +94,27 @@ class _Affine:
         numbers = [self.constant, self.denominator, *(f for _, f in self.terms), *(f for f, _ in self.quotients)]
         self.kind = object if any(abs(n) >= _WIDE for n in numbers) else np.int64  # wide numbers as Python's, which are exact
 
-    def numerator(self, points: Points) -> Any:
+    def numerator(self, points: Points) -> Points:
         points = points.astype(self.kind, copy=False)
-        total: Any = np.full(len(points), self.constant, self.kind)
+        total: Points = np.full(len(points), self.constant, self.kind)
         for k, factor in self.terms:
             total += factor * points[:, k]
         for factor, inner in self.quotients:
             total = total + factor * inner.value(points)
         return total
 
-    def value(self, points: Points) -> Any:
+    def value(self, points: Points) -> Points:
         found = self.numerator(points)
         return found if self.denominator == 1 else found // self.denominator
 
 
-def _explicit(whole: Any) -> list[Any]:
+def _explicit(whole: Set | BasicSet) -> list[BasicSet]:
     """The basic sets of a set, with every quotient written out."""
     found = whole.compute_divs() if hasattr(whole, "compute_divs") else whole
     return list(found.get_basic_sets())
 
 
-def scattered(whole: Any, number: int) -> tuple[Points, bool]:
+def scattered(whole: Set, number: int) -> tuple[Points, bool]:
     """Points of a set: all of them (and True) where the set lies in a small box; else about so many of each of its parts, those at the ends
     of it and pseudo-random ones, which are in general position: no two different affine functions agree on all of them, except where the
     set is thin, with probability near 1."""
@@ -131,7 +134,7 @@ def scattered(whole: Any, number: int) -> tuple[Points, bool]:
     return np.unique(np.concatenate(found), axis=0), False
 
 
-def _some(part: Any, box: tuple[Points, Points], number: int) -> Points:
+def _some(part: BasicSet, box: tuple[Points, Points], number: int) -> Points:
     """Points of a basic set."""
     low, high = box
     if _size(low, high) <= _BOX:
@@ -157,7 +160,7 @@ def _solved(region: Region, points: Points) -> Points:
     return points
 
 
-def _toward(part: Any, direction: Points) -> list[int]:
+def _toward(part: BasicSet, direction: Points) -> list[int]:
     """A point of a bounded set that is farthest in a direction."""
     import islpy
 
@@ -169,7 +172,7 @@ def _toward(part: Any, direction: Points) -> list[int]:
     return coordinates(face.sample_point())
 
 
-def _box(part: Any, n: int) -> tuple[Points, Points]:
+def _box(part: BasicSet, n: int) -> tuple[Points, Points]:
     ends = np.zeros((2, n), np.int64)
     as_set = part.to_set()
     for k in range(n):
@@ -181,7 +184,7 @@ def _box(part: Any, n: int) -> tuple[Points, Points]:
     return ends[0], ends[1]
 
 
-def _box_set(low: Points, high: Points) -> Any:
+def _box_set(low: Points, high: Points) -> BasicSet:
     import islpy
 
     names = [f"d{k}" for k in range(len(low))]
@@ -206,7 +209,7 @@ def _of(region: Region, points: Points) -> Points:
     return points[region.holds(points)]
 
 
-def coordinates(point: Any) -> list[int]:
+def coordinates(point: Point) -> list[int]:
     """An isl point's."""
     import islpy
 
@@ -214,7 +217,7 @@ def coordinates(point: Any) -> list[int]:
     return [integer(point.get_coordinate_val(islpy.dim_type.set, k)) for k in range(n)]
 
 
-def point_set(point: Iterable[int]) -> Any:
+def point_set(point: Iterable[int]) -> Set:
     """The set of one point."""
     import islpy
 

@@ -11,11 +11,14 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import GpuadError
 from .effects import Dim
 from .values import Graph, Node
+
+if TYPE_CHECKING:
+    from islpy import Context, Map, Set, Val
 
 _NAME = re.compile(r"\bs\d+\b")
 OPERATIONS = 1_000_000  # isl's steps for one question, about a quarter of a second
@@ -35,7 +38,7 @@ def is_installed() -> bool:
     return find_spec("islpy") is not None
 
 
-def context() -> Any:
+def context() -> Context:
     """This thread's isl context; isl is loaded when it is first needed."""
     if not hasattr(_local, "context"):
         try:
@@ -45,7 +48,8 @@ def context() -> Any:
 
         _local.context = islpy.Context()
         _local.context.set_max_operations(OPERATIONS)
-    return _local.context
+    found: Context = _local.context
+    return found
 
 
 def decided(ask: Callable[[], T]) -> T:
@@ -67,7 +71,7 @@ def is_so(ask: Callable[[], bool], *, undecided: bool) -> bool:
         return undecided
 
 
-def integer(value: Any) -> int:
+def integer(value: Val) -> int:
     """An isl value, which is whole. It may come out as nothing where the operations do not suffice."""
     text = value.to_str()
     if text is None:
@@ -75,7 +79,7 @@ def integer(value: Any) -> int:
     return int(text)
 
 
-def relation(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], outputs: Sequence[str]) -> Any:
+def relation(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], outputs: Sequence[str]) -> Map:
     """The map from instances to what the texts come to."""
     import islpy
 
@@ -84,14 +88,14 @@ def relation(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], outputs:
     return islpy.Map.read_from_str(context(), f"{{ [{_names(dims)}] -> [{', '.join(names)}] : {formula} }}")
 
 
-def domain(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node]) -> Any:
+def domain(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node]) -> Set:
     """The instances."""
     import islpy
 
     return islpy.Set.read_from_str(context(), f"{{ [{_names(dims)}] : {_formula(graph, dims, guards, ())} }}")
 
 
-def holding(graph: Graph, dims: Sequence[Dim], condition: Node) -> Any:
+def holding(graph: Graph, dims: Sequence[Dim], condition: Node) -> Set:
     """Where a condition holds, whether there is an instance or not."""
     import islpy
 
@@ -124,7 +128,7 @@ def _defined(graph: Graph, terms: list[str]) -> str:
     return f"exists ({', '.join(names)} : {formula})" if names else formula
 
 
-def agreeing(graph: Graph, one: Sequence[Dim], other: Sequence[Dim], names: Iterable[str]) -> Any:
+def agreeing(graph: Graph, one: Sequence[Dim], other: Sequence[Dim], names: Iterable[str]) -> Map:
     """Pairs of instances that have the same value in some dimensions."""
     import islpy
 

@@ -20,12 +20,13 @@ from .instances import Instances
 from .values import NOWHERE, Node, limits
 
 Lanes: TypeAlias = "np.ndarray[Any, Any]"
+Value: TypeAlias = Any  # of each lane, an array; or one number for all of them
 _ITERATIONS = (32, 8, 4)  # that are gone through of a loop, of one inside of it, and of all others
 _CARRIED = 8  # of a loop that carries values
 _SEARCHED = 8  # iterations that are gone through of a loop that does not count
 _FRACTIONS = (0.31, 0.83, 0.07, 0.59, 0.97, 0.43, 0.71)  # where between two others an iteration is
 _RING = {"+": operator.add, "-": operator.sub, "*": operator.mul}
-_PLAIN: dict[str, Callable[..., Any]] = {
+_PLAIN: dict[str, Callable[..., Value]] = {
     "!": np.logical_not,
     "&&": np.logical_and,
     "||": np.logical_or,
@@ -38,7 +39,7 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "below": lambda x: x,
 }
 _COMPARE = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+_FUNCTIONS: dict[str, Callable[..., Value]] = {
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "exp": np.exp,
@@ -73,10 +74,10 @@ class Incomparable(Exception):
     """The value is not known as a function of memory."""
 
 
-def hashed(*parts: Any) -> Lanes:
+def hashed(*parts: Value) -> Lanes:
     """A pseudo-random number below 2^32 for each lane."""
     with np.errstate(over="ignore"):
-        state: Any = np.uint64(0x9E3779B97F4A7C15)
+        state: Value = np.uint64(0x9E3779B97F4A7C15)
         for part in parts:
             state = (state ^ _int64(np.asarray(part)).view(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
             state = state ^ (state >> np.uint64(29))
@@ -95,16 +96,16 @@ class Sampler:
         self.seed = seed
         self.outer = outer
         self.inner = inner
-        self.known: dict[Node, Any] = {}
+        self.known: dict[Node, Value] = {}
 
-    def value(self, node: Node) -> Any:
+    def value(self, node: Node) -> Value:
         if self.outer is not None and self.inner not in node.dims:
             return self.outer.value(node)
         if node not in self.known:
             self.known[node] = self.made(node)
         return self.known[node]
 
-    def made(self, node: Node) -> Any:
+    def made(self, node: Node) -> Value:
         match node.op:
             case "constant":
                 return float.fromhex(node.args[0]) if node.type.is_float else node.args[0]
@@ -143,14 +144,14 @@ class Sampler:
             return np.asarray(np.floor(5 * unit) / 2 - 1)
         return np.asarray(unit + 0.5 if self.seed % 2 == 0 else 3 * unit - 1.5)
 
-    def table(self, element: Any, contents: Sequence[tuple[int, Node]], kind: Scalar) -> Lanes:
+    def table(self, element: Value, contents: Sequence[tuple[int, Node]], kind: Scalar) -> Lanes:
         """What a table has at an element."""
         places = np.array([place for place, _ in contents])
         found = np.searchsorted(places, element).clip(max=len(places) - 1)
         values = np.array([self.value(value) for _, value in contents])
         return np.where(places[found] == element, values[found], np.nan if kind.is_float else NOWHERE)
 
-    def operation(self, node: Node, args: list[Any]) -> Any:
+    def operation(self, node: Node, args: list[Value]) -> Value:
         kind = node.type
         if node.op in _RING:
             return _wrapped(_RING[node.op](*args), kind)
@@ -165,14 +166,14 @@ class Sampler:
                 return args[0] % args[1]
         return self.some(node.op, args, kind)
 
-    def call(self, node: Node) -> Any:
+    def call(self, node: Node) -> Value:
         name, *inner = node.args
         args = [self.value(a) for a in inner]
         if name in _FUNCTIONS:
             return _FUNCTIONS[name](*args)
         return self.some(name, args, node.type)
 
-    def some(self, name: str, args: Sequence[Any], kind: Scalar) -> Any:
+    def some(self, name: str, args: Sequence[Value], kind: Scalar) -> Value:
         """Some function of the arguments."""
         total = sum((np.asarray(a, float) * (0.37 + 0.61 * k) for k, a in enumerate(args)), float(_code(name) % 65521) / 31)
         if kind.is_float:
@@ -181,7 +182,7 @@ class Sampler:
 
     # --- loops --------------------------------------------------------------------------------------------------------------------
 
-    def loop(self, node: Node) -> Any:
+    def loop(self, node: Node) -> Value:
         match node.op:
             case "at":
                 inner, names, *mapped = node.args
@@ -203,7 +204,7 @@ class Sampler:
             raise Incomparable
         return self.instances.recurrences[name]
 
-    def trips(self, start: Any, stop: Any, step: int) -> Lanes:
+    def trips(self, start: Value, stop: Value, step: int) -> Lanes:
         span = np.asarray(stop, np.int64) - start if step > 0 else np.asarray(start, np.int64) - stop
         return np.asarray(np.maximum(-(-span // abs(step)), 0))
 
@@ -215,7 +216,7 @@ class Sampler:
         found = []
         for k in range(min(most, int(count.max(initial=0)))):
             if k < edge:
-                many: Any = k
+                many: Value = k
             elif k >= most - edge:
                 many = count - (most - k)
             else:
@@ -235,7 +236,7 @@ class Sampler:
         """In how many loops it is."""
         return 0 if self.outer is None else self.outer.depth + 1
 
-    def sum(self, dim: Dim, added: Node) -> Any:
+    def sum(self, dim: Dim, added: Node) -> Value:
         """What a loop adds up, all its iterations at once along an axis of their own, the first."""
         if dim.bounds is None:
             raise Incomparable
@@ -246,21 +247,21 @@ class Sampler:
         count = np.broadcast_to(count, shape)
         self.skipped(count, most)
         parts = self.iterations(count, most)
-        total: Any = 0.01 * (count > most) * (count % 1013)
+        total: Value = 0.01 * (count > most) * (count % 1013)
         if not parts:
             return total
         number, there = (np.stack([np.broadcast_to(part[k], shape) for part in parts]) for k in (0, 1))
         values = self.inside(dim.name, start + number * step).value(added)
         return total + np.where(there, values, 0.0).sum(axis=0)
 
-    def after(self, loop: Recurrence, k: int, at: Any) -> Any:
+    def after(self, loop: Recurrence, k: int, at: Value) -> Value:
         """What a variable is after all iterations, or before the one in which the loop's variable is `at`."""
         start, stop = self.value(loop.start), self.value(loop.stop)
         count = self.trips(start, stop, loop.step)
         first = start + (count - 1) * loop.step if loop.backward else start
         step = -loop.step if loop.backward else loop.step
         done = count if at is None else (at - first) // step
-        values: list[Any] = [np.asarray(self.value(f)) for f in loop.firsts]
+        values: list[Value] = [np.asarray(self.value(f)) for f in loop.firsts]
         self.skipped(done, _CARRIED)
         for number, there in self.iterations(done, _CARRIED):
             inside = self.inside(loop.dim.args[0], first + number * step)
@@ -269,7 +270,7 @@ class Sampler:
         extra = (done > _CARRIED) * (hashed(done) % np.uint64(1013)).astype(np.int64)
         return values[k] + (0.001 * extra if loop.variables[k].type.is_float else extra)
 
-    def searched(self, loop: Recurrence, condition: Node, k: int) -> Any:
+    def searched(self, loop: Recurrence, condition: Node, k: int) -> Value:
         """What a variable is when the condition fails; where it does not within a few iterations, what those have made of all variables."""
         shape = np.shape(next(iter(self.points.values()), 0))
         values = [np.broadcast_to(np.asarray(self.value(f)), shape) for f in loop.firsts]
@@ -290,12 +291,12 @@ def _code(name: str) -> int:
     return int(sum(ord(c) * 131**k for k, c in enumerate(name)) % (1 << 31))
 
 
-def _int64(value: Any) -> Any:
+def _int64(value: Value) -> Value:
     """Whole numbers, those that are wider modulo 2^64."""
     return ((value + (1 << 63)) % (1 << 64) - (1 << 63)).astype(np.int64) if value.dtype == object else value.astype(np.int64)
 
 
-def _wrapped(value: Any, kind: Scalar) -> Any:
+def _wrapped(value: Value, kind: Scalar) -> Value:
     """Whole numbers as their type holds them; those beyond int64 are Python's."""
     if kind.is_float:
         return value
@@ -307,7 +308,7 @@ def _wrapped(value: Any, kind: Scalar) -> Any:
     return _int64((value - least) % (most - least + 1) + least)
 
 
-def _cast(value: Any, source: Scalar, kind: Scalar) -> Any:
+def _cast(value: Value, source: Scalar, kind: Scalar) -> Value:
     if kind == BOOL:
         return np.asarray(value) != 0
     if kind.is_float:

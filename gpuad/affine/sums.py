@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +17,11 @@ from .instances import Instances
 from .layout import Layouts
 from .points import Points
 from .relations import Undecided, domain, holding
-from .sampling import Sampler
+from .sampling import Lanes, Sampler
 from .values import Graph, Node, addends, is_zero, kinks
+
+if TYPE_CHECKING:
+    from islpy import Map, Set
 
 _SAMPLES = 12  # instances of each cell
 _SEEDS = 4
@@ -42,15 +45,15 @@ class Addition:
         """What is the same for additions that are one relation."""
         return frozenset(self.dims), frozenset(self.guards), self.element.text or self.element, self.value
 
-    def elements(self, layouts: Layouts) -> Any:
+    def elements(self, layouts: Layouts) -> Map:
         """The relation from instances to elements."""
         return layouts.relation(self.dims, self.guards, self.array, self.element)
 
-    def read(self, layouts: Layouts, load: Node) -> Any:
+    def read(self, layouts: Layouts, load: Node) -> Map:
         """The relation from instances to the elements of a load."""
         return layouts.relation(self.dims, self.guards, *load.args)
 
-    def instances(self, graph: Graph) -> Any:
+    def instances(self, graph: Graph) -> Set:
         return domain(graph, self.dims, self.guards)
 
 
@@ -187,7 +190,7 @@ class Sums:
             self._cuts[k] = [Cut(partial(holding, self.graph, addition.dims, c)) for c in dict.fromkeys(conditions)]
         return self._cuts[k]
 
-    def unequal(self, count: int, members: Sequence[tuple[int, Any, Points]]) -> str | None:
+    def unequal(self, count: int, members: Sequence[tuple[int, Points, Points]]) -> str | None:
         """Which of `count` sums do not come to 0, in words. `members`: additions, each with the numbers of sums and its instances that are
         in them."""
         told = np.zeros(count, bool)
@@ -205,10 +208,10 @@ class Sums:
             told |= good
         return None if told.all() else "values that are no numbers"
 
-    def columns(self, k: int, points: Points) -> dict[str, Any]:
+    def columns(self, k: int, points: Points) -> dict[str, Points]:
         return {d.name: points[:, i] for i, d in enumerate(self.all[k].dims)}
 
-    def values(self, k: int, points: Points, seed: int) -> Any:
+    def values(self, k: int, points: Points, seed: int) -> Lanes:
         """What an addition adds at some of its instances."""
         addition = self.all[k]
         sampler = Sampler(self.context, self.columns(k, points), seed)
@@ -217,7 +220,7 @@ class Sums:
             value = np.where(sampler.value(guard), value, 0.0)
         return value
 
-    def said(self, instance: tuple[int, Any]) -> str:
+    def said(self, instance: tuple[int, Points]) -> str:
         k, point = instance
         where = ", ".join(f"{d.name} = {n}" for d, n in zip(self.all[k].dims, point.tolist(), strict=True))
         return f"another sum for what {'the plain adjoint' if self.signs[k] > 0 else 'the kernel'} adds at {where}"

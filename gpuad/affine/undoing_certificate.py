@@ -13,7 +13,7 @@ from typing import Any
 
 from ..ir import nodes as ir
 from ..ir.rewrite import walk_stmts
-from ..ir.types import BOOL, U32
+from ..ir.types import BOOL, U32, Scalar
 from .certificate import Run, meeting
 from .effects import Shape
 
@@ -108,7 +108,7 @@ def _symbol(expr: ir.Expr, values: Mapping[ir.Var, Symbol]) -> Symbol:
     raise _Unknown
 
 
-def _combined(op: str, a: Symbol, b: Symbol, type_: Any) -> Symbol:
+def _combined(op: str, a: Symbol, b: Symbol, type_: Scalar) -> Symbol:
     """Two values joined; sums and exclusive ors of integers, which wrap, without what cancels out."""
     if type_.is_integer:
         kind, parts = a[:3], a[3:]

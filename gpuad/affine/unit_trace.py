@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from ..ir.nodes import (
     Accumulate,
@@ -51,7 +51,11 @@ from .instances import Instances, Walk
 from .relations import is_so, relation
 from .values import Graph, Node
 
+if TYPE_CHECKING:
+    from islpy import Map
+
 UNIT = "u"  # the dimension of the loop over elements
+Touching: TypeAlias = "Alloc | Load | Take | Store | Accumulate | Atomic"
 OWN = "own"  # arrays that threads make for themselves
 
 
@@ -234,7 +238,7 @@ class _Unit(Walk):
         zero = self.graph.constant(0, value_type(stmt.buffer.element)) if stmt.zero else None
         self.noted("make", stmt, self.graph.constant(0, I64), zero, (stmt.buffer.element, stmt.buffer.length))
 
-    def noted(self, kind: str, stmt: Any, element: Node, value: Node | None, detail: Hashable) -> Access:
+    def noted(self, kind: str, stmt: Touching, element: Node, value: Node | None, detail: Hashable) -> Access:
         if stmt.buffer not in self.places:
             raise Refused(f"`{stmt.buffer.name}` is no memory of the launch")
         place, canonical = self.places[stmt.buffer], self.trace.canonical
@@ -255,7 +259,7 @@ class _Unit(Walk):
 
     # --- what is read -------------------------------------------------------------------------------------------------------------
 
-    def read(self, stmt: Any, element: Node) -> Node:
+    def read(self, stmt: Touching, element: Node) -> Node:
         """What is in an element now."""
         access, trace = self.noted("read", stmt, element, None, None), self.trace
         kind, array = value_type(stmt.buffer.element), access.array
@@ -410,7 +414,7 @@ def unit(access: Access) -> tuple[str, ...]:
     return tuple(d.name for d in access.dims if d.thread or d.name == UNIT)
 
 
-def in_units(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], index: Node, count: int) -> Any:
+def in_units(graph: Graph, dims: Sequence[Dim], guards: Iterable[Node], index: Node, count: int) -> Map:
     """The relation from the first `count` dimensions to elements."""
     import islpy
 
