@@ -209,7 +209,7 @@ def reverse_launches(way: LaunchPlan, call: Call) -> list[Launch] | None:
             own_args = pipeline.own_arguments(adjoint, stage, kept, again, width)
             if own_args is None:
                 return None
-            making.zeros(m for m, p in zip(own_args, stage.parameters, strict=True) if p.role == "partial")
+            making.zeros(m for m, p in zip(own_args, stage.parameters, strict=True) if p.role == "partial" and isinstance(m, Memory))
             making.add(stage.kernel, own_args, _positions(stage.parameters), stage.grid)
     return making.launches
 

@@ -18,6 +18,7 @@ from ..ir.types import Scalar
 from ..pipeline import Call, State
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.pattern import Pattern
+from ..runtime.base import Memory
 from .argument_flattening import on_stream
 from .dropped_gradients import dropped, kept_seeds, outside_of_tapes
 from .kernels import SHADOWED, Family, Kernel, Planned, pattern_of
@@ -42,9 +43,9 @@ class Saved:
     @property
     def nbytes(self) -> int:
         """Bytes that are held."""
-        copies = [m for m in self.state.entries.values()] + [m for m in self.state.logs]
-        copies += [m for i, m in self.state.primals.items() if i in self.state.owned]
-        return sum(int(m.root.nbytes) for m in copies)
+        state = self.state
+        copies = (*state.entries.values(), *state.logs, *(state.primals[i] for i in state.owned))
+        return sum(int(m.root.nbytes) for m in copies if isinstance(m, Memory))
 
 
 def autodiff_thunk(

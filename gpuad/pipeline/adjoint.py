@@ -162,7 +162,7 @@ class Adjoint(Inspected):
 
     def _used(self, body: Block, more: Sequence[Parameter]) -> tuple[Parameter, ...]:
         """The parameters that a body uses."""
-        used: set[Any] = set(used_vars(body))
+        used: set[object] = set(used_vars(body))
         used.update(getattr(s, "buffer", None) for s in walk_stmts(body))
         return tuple(p for p in (*self.parameters, *more) if p.item in used)
 

@@ -16,7 +16,7 @@ from ..errors import UnsupportedError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer
 from ..ir.types import Scalar
-from ..runtime.base import Memory
+from ..runtime.base import Argument, Memory
 from .adjoint import Adjoint, Inspected
 from .calls import Call
 from .pattern import Parameter
@@ -27,13 +27,13 @@ class State:
     """The memory with which an adjoint runs: for each user parameter the primal as the reverse sees it (`owned`: copies that are ours),
     copies from before the launch, logs and scratch."""
 
-    primals: dict[int, Any]
+    primals: dict[int, Argument]
     entries: dict[int, Memory] = field(default_factory=dict)
-    logs: list[Any] = field(default_factory=list)
+    logs: list[Memory] = field(default_factory=list)
     scratch: dict[Buffer, Memory | None] = field(default_factory=dict)
-    overflow: Any = None
+    overflow: Memory | None = None
     owned: set[int] = field(default_factory=set)
-    dots: dict[tuple[str, int], Any] = field(default_factory=dict)  # tangents, by role and position
+    dots: dict[tuple[str, int], Argument] = field(default_factory=dict)  # tangents, by role and position
     shadows: Mapping[int, Memory] = field(default_factory=dict)  # those that live elsewhere than the call says
 
     def again(self, adjoint: Adjoint, call: Call) -> State:
@@ -103,7 +103,7 @@ def _log_size(adjoint: Inspected, call: Call, log: Buffer) -> int:
     return max(size, 1)
 
 
-def arguments(parameters: tuple[Parameter, ...], call: Call, state: State, width: int = 0) -> list[Any]:
+def arguments(parameters: tuple[Parameter, ...], call: Call, state: State, width: int = 0) -> list[Argument]:
     """What a generated kernel is launched with."""
     return [argument_of(p, call, state, width) for p in parameters]
 
@@ -124,7 +124,7 @@ def keep_live(adjoint: Adjoint, call: Call, state: State, not_overwritten: froze
     return marks
 
 
-def argument_of(p: Parameter, call: Call, state: State, width: int) -> Any:
+def argument_of(p: Parameter, call: Call, state: State, width: int) -> Argument:
     if p.role.endswith("_dot"):
         return state.dots[p.role, p.position]
     match p.role:

@@ -19,7 +19,7 @@ from ..errors import LaunchError
 from ..ir.aliases import Aliases
 from ..ir.nodes import Kernel, Var
 from ..ir.types import BOOL
-from ..runtime.base import Dim3, Executor, Prepared, prepared
+from ..runtime.base import Argument, Dim3, Executor, Prepared, prepared
 
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
@@ -88,11 +88,11 @@ class Call:
         (a, b, c), (x, y, z) = self.grid, self.block
         return a * x, b * y, c * z
 
-    def run(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> None:
+    def run(self, kernel: Kernel, args: list[Argument], grid: Dim3 | None = None) -> None:
         """Launches a kernel, with a grid of its own if one is given."""
         self.executor.launch(kernel, grid or self.grid, self.block, args, shared_mem=self.shared_mem)
 
-    def prepared(self, kernel: Kernel, args: list[Any], grid: Dim3 | None = None) -> Prepared:
+    def prepared(self, kernel: Kernel, args: list[Argument], grid: Dim3 | None = None) -> Prepared:
         """A launch as a callable that makes it, any number of times."""
         return prepared(self.executor, kernel, grid or self.grid, self.block, args, self.shared_mem)
 
@@ -149,7 +149,7 @@ class Call:
         """The pattern of overlaps and absent arrays."""
         return Aliases.of({i: (base, offset == 0) for i, (base, offset) in self.overlaps.items()}, self.absent)
 
-    def offset_values(self) -> list[Any]:
+    def offset_values(self) -> list[Argument]:
         return [np.int64(o) for o in self.offsets().values()]
 
 

@@ -6,7 +6,7 @@ Two kernels run in the place of one, with four numbers for each element of the s
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -16,19 +16,20 @@ from ..accumulate.fixed_point import DIGIT_BITS, DIGITS, FixedPoint, scales_of
 from ..arguments.arrays import namespace
 from ..errors import LaunchError
 from ..ir.nodes import Buffer, Kernel
-from ..runtime.base import Memory
+from ..runtime.base import Argument, Memory
 from .adjoint_memory import State, argument_of, copied, shadow_of
 from .calls import Call
 from .pattern import Parameter
 
-Run: TypeAlias = "Callable[[Kernel, list[Any], State], None]"
+Run: TypeAlias = "Callable[[Kernel, Sequence[Argument], State], None]"
 
 
 def run_fixed(fixed: FixedPoint, parameters: tuple[Parameter, ...], call: Call, state: State, width: int, run: Run) -> None:
     """Runs the two kernels; `run` launches one with arguments beyond its own and a state. Raises LaunchError, with the shadows as they
     were, if a contribution is not finite."""
-    shadows = {p.item: argument_of(p, call, state, width) for p in parameters if p.role == "shadow"}
-    roots = {id(m.root): m.root for m in shadows.values() if m is not None}
+    given = {p.item: argument_of(p, call, state, width) for p in parameters if p.role == "shadow"}
+    shadows = {item: m for item, m in given.items() if isinstance(m, Memory)}
+    roots = {id(m.root): m.root for m in shadows.values()}
     kept = [(root, call.executor.copy(root)) for root in roots.values()]
     peaks = [_room(call, shadows[target]) for target in fixed.targets]
     working = {p.position for p in parameters if p.role == "working"}  # the second kernel finds it as the first does

@@ -10,7 +10,7 @@ from ..arguments.aliasing import overlap, region
 from ..errors import ShadowError
 from ..ir.dtypes import dtype_of
 from ..ir.types import HALVES
-from ..runtime.base import Memory
+from ..runtime.base import Argument, Memory
 from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, before, copied, shadow_of, shadow_type
 from .calls import Call
@@ -101,6 +101,6 @@ def _one(call: Call, position: int, value: Any) -> Memory:
     return Memory(array)
 
 
-def tangent_arguments(parameters: tuple[Parameter, ...], call: Call, state: State) -> list[Any]:
+def tangent_arguments(parameters: tuple[Parameter, ...], call: Call, state: State) -> list[Argument]:
     """Arguments of the forward kernel where tangents are not in the shadows but in `state.dots`."""
     return [state.dots["primal_dot", p.position] if p.role == "shadow" else argument_of(p, call, state, 0) for p in parameters]

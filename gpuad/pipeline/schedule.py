@@ -22,7 +22,7 @@ from ..errors import GpuadError, LaunchError, UnsupportedError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts
-from ..runtime.base import Memory
+from ..runtime.base import Argument, Memory
 from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, copied, live, shadow_of
 from .calls import Call
@@ -326,11 +326,11 @@ def run_stages(adjoint: Adjoint, stages: Sequence[Stage], call: Call, state: Sta
             run_fixed(stage.fixed, stage.parameters, call, state, width, partial(_run_one, adjoint, stage, call, width))
 
 
-def _run_one(adjoint: Adjoint, stage: Stage, call: Call, width: int, kernel: Kernel, more: Sequence[Any], state: State) -> None:
+def _run_one(adjoint: Adjoint, stage: Stage, call: Call, width: int, kernel: Kernel, more: Sequence[Argument], state: State) -> None:
     _run(adjoint, replace(stage, kernel=kernel), call, state, width, more)
 
 
-def _run(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int, more: Sequence[Any] = ()) -> None:
+def _run(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int, more: Sequence[Argument] = ()) -> None:
     """Counts what the stacks need, allocates it, and runs the kernel of a stage; `more`: arguments beyond the stage's."""
     if not stage.may_run:
         raise GpuadError(f"`{stage.kernel.name}` has no certificate; nothing was launched. Please report this kernel.")
@@ -371,7 +371,7 @@ def counting(adjoint: Adjoint, call: Call) -> Kernel | None:
     return None if call.executor.has_rows else adjoint.counting
 
 
-def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> list[Any]:
+def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> list[Argument]:
     """What a kernel of a reverse pass is launched with; arrays in which threads keep numbers for others are made if they are not there."""
     for array in stage.partials:
         if array not in state.scratch:
@@ -380,7 +380,7 @@ def stage_arguments(stage: Stage, call: Call, state: State, width: int = 0) -> l
     return [argument_of(p, call, state, width) if number is None else np.int32(number) for p, number in given]
 
 
-def own_arguments(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int) -> list[Any] | None:
+def own_arguments(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int) -> list[Argument] | None:
     """What a kernel of a reverse pass is launched with, where that is found without a look at the data; else None."""
     if stage.fixed is not None:
         return None
