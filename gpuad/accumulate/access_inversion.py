@@ -191,8 +191,8 @@ class AccessInversion:
             if free is not None and factor not in result:
                 result[free] = factor
         if result != own:  # threads side by side collect for elements side by side
-            told = sorted((f for f in result if f), key=_order)
-            result = [*told, *[{}] * (3 - len(told))]
+            placed = sorted((f for f in result if f), key=_order)
+            result = [*placed, *[{}] * (3 - len(placed))]
         return result[0], result[1], result[2]
 
     def factor(self, p: Polynomial, digit: ir.Var) -> Polynomial | None:

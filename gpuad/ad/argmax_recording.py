@@ -159,10 +159,10 @@ class _Rewrite:
         forward, backward = self.pair.forward, self.pair.backward
         slice_ = _Slice(self.pair, self.body, self.names)
         made = slice_.of(condition)
-        truths = _assumed(condition, True)
-        inside = _with_known_conditions(tuple(s for s in backward.body if s is not self.pair.pop), truths)
+        conditions = _assumed(condition, True)
+        inside = _with_known_conditions(tuple(s for s in backward.body if s is not self.pair.pop), conditions)
         wanted = set(used_vars(inside))
-        wanted |= {v for c in backward.carried for v in ir.variables(_known(c.next, truths))}
+        wanted |= {v for c in backward.carried for v in ir.variables(_known(c.next, conditions))}
         popped = [(v, e) for v, e in zip(self.pair.pop.vars, self.pair.push.values, strict=True) if v in wanted]
         if made is None or any(v in assigned_vars(self.body) for e in (made, *(e for _, e in popped)) for v in ir.variables(e)):
             return None
@@ -187,7 +187,9 @@ class _Rewrite:
         values |= starts
         inside = tuple(substituted(s, values) for s in inside)
         sums = [c for c in backward.carried if c.var not in gated]
-        merges = tuple(ir.Merge(self.names.var(c.var.name, c.var.type), substitute(_known(c.next, truths), values), c.var) for c in sums)
+        merges = tuple(
+            ir.Merge(self.names.var(c.var.name, c.var.type), substitute(_known(c.next, conditions), values), c.var) for c in sums
+        )
         loop = replace(
             backward,
             body=(ir.If(here, inside, (), merges),),
@@ -269,13 +271,13 @@ class _Null:
     """Follows zeros through a block: under what is known to be true or false, and variables that are known. Whether the block does
     nothing then."""
 
-    def __init__(self, truths: Mapping[ir.Expr, bool], values: Mapping[ir.Var, ir.Expr]) -> None:
-        self.truths, self.values = dict(truths), dict(values)
+    def __init__(self, conditions: Mapping[ir.Expr, bool], values: Mapping[ir.Var, ir.Expr]) -> None:
+        self.conditions, self.values = dict(conditions), dict(values)
         self.own: set[ir.Buffer] = set()
 
     def value(self, expr: ir.Expr) -> ir.Expr:
         """The expression with what follows from zeros."""
-        return _with_known(substitute(expr, self.values), self.truths)
+        return _with_known(substitute(expr, self.values), self.conditions)
 
     def run(self, block: ir.Block) -> bool:
         """Goes through a block, to its end; False if it may do something."""
@@ -307,11 +309,11 @@ class _Null:
         taken = [side for side in sides if not isinstance(condition, ir.Constant) or bool(condition.value) is side[1]]
         nothing, ends = True, []
         for block, truth in taken:
-            before = dict(self.truths)
-            self.truths |= _assumed(condition, truth)
+            before = dict(self.conditions)
+            self.conditions |= _assumed(condition, truth)
             nothing &= self.run(block)
             ends.append([self.value(m.then if truth else m.otherwise) for m in stmt.merges])
-            self.truths = before
+            self.conditions = before
         for k, merge in enumerate(stmt.merges):
             if all(end[k] == ends[0][k] for end in ends) and isinstance(ends[0][k], ir.Constant | ir.Var):
                 self.values[merge.var] = ends[0][k]
@@ -320,7 +322,7 @@ class _Null:
     def _loop(self, stmt: ir.For | ir.While) -> bool:
         zeros = {c.var for c in stmt.carried if _is_zero(self.value(c.init))}
         while True:
-            inner = _Null(self.truths, {**self.values, **{v: b.zero(v.type) for v in zeros}})
+            inner = _Null(self.conditions, {**self.values, **{v: b.zero(v.type) for v in zeros}})
             inner.own = set(self.own)
             block = (*stmt.header, *stmt.body) if isinstance(stmt, ir.While) else stmt.body
             nothing = inner.run(block)
@@ -345,9 +347,9 @@ def _assumed(condition: ir.Expr, truth: bool) -> dict[ir.Expr, bool]:
     return {e: known for e, known in found.items() if not isinstance(e, ir.Constant)}
 
 
-def _with_known(expr: ir.Expr, truths: Mapping[ir.Expr, bool]) -> ir.Expr:
+def _with_known(expr: ir.Expr, conditions: Mapping[ir.Expr, bool]) -> ir.Expr:
     """The expression with what is known put in, and products with zero as zero."""
-    return map_expr(expr, lambda e: _folded(ir.Constant(truths[e], BOOL) if e in truths else e))
+    return map_expr(expr, lambda e: _folded(ir.Constant(conditions[e], BOOL) if e in conditions else e))
 
 
 def _folded(expr: ir.Expr) -> ir.Expr:
@@ -377,11 +379,11 @@ def _is_zero(expr: ir.Expr) -> bool:
 # --- statements --------------------------------------------------------------------------------------------------------------------------
 
 
-def _with_known_conditions(block: ir.Block, truths: Mapping[ir.Expr, bool]) -> ir.Block:
+def _with_known_conditions(block: ir.Block, conditions: Mapping[ir.Expr, bool]) -> ir.Block:
     """The block under what is known."""
     found: list[ir.Stmt] = []
     for stmt in block:
-        stmt = map_stmt_exprs(map_blocks(stmt, lambda inner: _with_known_conditions(inner, truths)), lambda e: _known(e, truths))
+        stmt = map_stmt_exprs(map_blocks(stmt, lambda inner: _with_known_conditions(inner, conditions)), lambda e: _known(e, conditions))
         if isinstance(stmt, ir.If) and isinstance(stmt.condition, ir.Constant):
             truth = bool(stmt.condition.value)
             found += stmt.then if truth else stmt.otherwise
@@ -391,8 +393,8 @@ def _with_known_conditions(block: ir.Block, truths: Mapping[ir.Expr, bool]) -> i
     return tuple(found)
 
 
-def _known(expr: ir.Expr, truths: Mapping[ir.Expr, bool]) -> ir.Expr:
-    return map_expr(expr, lambda e: _decided(ir.Constant(truths[e], BOOL) if e in truths else e))
+def _known(expr: ir.Expr, conditions: Mapping[ir.Expr, bool]) -> ir.Expr:
+    return map_expr(expr, lambda e: _decided(ir.Constant(conditions[e], BOOL) if e in conditions else e))
 
 
 def _decided(expr: ir.Expr) -> ir.Expr:

@@ -38,7 +38,7 @@ class Versions:
     unread_stores: frozenset[int] = frozenset()  # ids of stores to working copies that no load needs
     shots: Snapshots | None = None
     idle: frozenset[int] = frozenset()  # ids of stores to arrays on record that the reverse of an iteration does not repeat
-    settled: frozenset[ir.Buffer] = frozenset()  # read as it is after the launch
+    final: frozenset[ir.Buffer] = frozenset()  # read as it is after the launch
 
     def restored(self, loop: ir.Stmt) -> ir.Block:
         """What gives the reverse of an iteration its arrays as they were at the start of it."""
@@ -146,7 +146,7 @@ class ForwardSweep:
             case ir.Let():
                 return (stmt,)
             case ir.Load(buffer=buffer):
-                return (stmt if buffer in self.versions.settled else replace(stmt, buffer=self.versions.saved.get(buffer, buffer)),)
+                return (stmt if buffer in self.versions.final else replace(stmt, buffer=self.versions.saved.get(buffer, buffer)),)
             case ir.Alloc(buffer=buffer):
                 self._fresh.add(buffer)
                 return (stmt,)

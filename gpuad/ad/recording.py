@@ -5,7 +5,7 @@ In: a primal and its activity. Out: the augmented forward sweep and the reverse 
 The decision is a fixpoint over the reverse pass and dead code elimination. The reverse is made under an assumption (no memory tracked,
 nothing recorded); the loads that survive `eliminate_dead_code` are those to be recorded (TBR). A load that does not see the memory as it
 was before the launch makes its memory tracked; one that cannot be repeated later is recorded on a stack; and around again, since recomputed
-stores need more loads. The sets only grow, so this terminates. Memory of which every needed load is settled, such as a state that a
+stores need more loads. The sets only grow, so this terminates. Memory of which every needed load is final, such as a state that a
 recurrence leaves an element a step, is read as the launch leaves it: nothing of it is saved. So are results that are still in memory after
 the launch (`x = exp(x)`), where that saves a copy of an input.
 
@@ -99,7 +99,7 @@ class Recording:
     working: frozenset[ir.Buffer]
     stacks: dict[ScopeKey, Owned]
     premises: tuple[Polynomial, ...] = ()  # taken to be non-zero
-    apart: bool = False  # distances are among them
+    distances: bool = False  # distances are among them
 
 
 def record(
@@ -111,35 +111,35 @@ def record(
     marks: Mapping[int, Mark] | None = None,
     analyse: bool = True,
     optimistic: bool = False,
-    apart: bool = False,
+    distances: bool = False,
 ) -> Recording:
     """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as
-    fragile. `optimistic`, and `apart` where less is recorded for it: what a launch has to check (`to_be_recorded`)."""
+    fragile. `optimistic`, and `distances` where less is recorded for it: what a launch has to check (`to_be_recorded`)."""
 
-    def judged(kernel: ir.Kernel, apart: bool) -> ToBeRecorded:
-        return to_be_recorded(kernel, optimistic=optimistic, apart=apart)
+    def facts_of(kernel: ir.Kernel, distances: bool) -> ToBeRecorded:
+        return to_be_recorded(kernel, optimistic=optimistic, distances=distances)
 
-    task = _Task(primal, activity, shadows, judged(primal, False), logs, marks or {}, analyse)
-    best = _smallest(task, lambda kernel: judged(kernel, False))
-    further = judged(primal, True) if apart and analyse else task.facts
+    task = _Task(primal, activity, shadows, facts_of(primal, False), logs, marks or {}, analyse)
+    best = _smallest(task, lambda kernel: facts_of(kernel, False))
+    further = facts_of(primal, True) if distances and analyse else task.facts
     if (further.seen, further.later) != (task.facts.seen, task.facts.later):
-        other = _smallest(replace(task, facts=further), lambda kernel: judged(kernel, True))
+        other = _smallest(replace(task, facts=further), lambda kernel: facts_of(kernel, True))
         if len(other.entry) < len(best.entry):
-            return replace(other, apart=True)
+            return replace(other, distances=True)
     return best
 
 
-def _smallest(task: _Task, judged: Callable[[ir.Kernel], ToBeRecorded]) -> Recording:
-    """The smallest recording under the facts of a task. `judged`: these facts of another kernel. How deep stacks get has to be known before
-    the launch (a budget asks for it), so what decides that is not read as the launch leaves it."""
-    best = _smallest_of_all(task, judged)
-    while decisive := deciding_depths(best.body) & task.facts.written - task.unsettled:
-        task = replace(task, unsettled=task.unsettled | decisive)
-        best = _smallest_of_all(task, judged)
+def _smallest(task: _Task, facts_of: Callable[[ir.Kernel], ToBeRecorded]) -> Recording:
+    """The smallest recording under the facts of a task. `facts_of`: these of another kernel. How deep stacks get has to be known before the
+    launch (a budget asks for it), so what decides that is not read as the launch leaves it."""
+    best = _smallest_of_all(task, facts_of)
+    while decisive := deciding_depths(best.body) & task.facts.written - task.not_final:
+        task = replace(task, not_final=task.not_final | decisive)
+        best = _smallest_of_all(task, facts_of)
     return best
 
 
-def _smallest_of_all(task: _Task, judged: Callable[[ir.Kernel], ToBeRecorded]) -> Recording:
+def _smallest_of_all(task: _Task, facts_of: Callable[[ir.Kernel], ToBeRecorded]) -> Recording:
     """The smallest recording with stacks of whatever depth."""
     primal, activity, analyse = task.primal, task.activity, task.analyse
     best = task.fixpoint({})
@@ -154,7 +154,7 @@ def _smallest_of_all(task: _Task, judged: Callable[[ir.Kernel], ToBeRecorded]) -
             best, kept = other, kept | more
     whole = snapshots(primal) if analyse and _stacked(best) else None
     if whole is not None:
-        other = replace(task, primal=whole.kernel, facts=judged(whole.kernel), shots=whole).fixpoint({}, kept)
+        other = replace(task, primal=whole.kernel, facts=facts_of(whole.kernel), shots=whole).fixpoint({}, kept)
         if _stacked(other) < _stacked(best) and len(other.entry) <= len(best.entry):
             best = other
     return replace(best, premises=task.facts.premises)
@@ -170,7 +170,7 @@ class _Task:
     marks: Mapping[int, Mark]
     analyse: bool
     shots: Snapshots | None = None
-    unsettled: frozenset[ir.Buffer] = frozenset()  # not to be read as the launch leaves it, whatever is there
+    not_final: frozenset[ir.Buffer] = frozenset()  # not to be read as the launch leaves it, whatever is there
 
     def fixpoint(self, exits: dict[ir.Var, ir.Store], kept: frozenset[int] = frozenset()) -> Recording:
         """The recording with results read back where `exits` says so, and the results of the statements `kept` recorded in any case."""
@@ -179,14 +179,14 @@ class _Task:
         needed: frozenset[int] = frozenset()
         again: frozenset[int] = frozenset()
         while True:
-            settled = self._settled(needed)
-            tracked, fragile, unread_stores, idle = self._consequences(needed, again, settled)
+            final = self._final(needed)
+            tracked, fragile, unread_stores, idle = self._consequences(needed, again, final)
             names = Names(self.primal)
             first = names.uid()
             saved = {b: names.buffer(f"{b.name}_saved", b.element) for b in self.primal.buffers if b in self.facts.written}
             working = frozenset(b for b in saved if b in tracked)
             marked = frozenset(key for key, mark in self.marks.items() if not mark.recorded)
-            versions = Versions(saved, working, exits, dict(self.logs), marked, unread_stores, self.shots, idle, settled)
+            versions = Versions(saved, working, exits, dict(self.logs), marked, unread_stores, self.shots, idle, final)
             inputs = Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile | kept, self.marks)
             body, stacks = reverse(inputs, names)
             tried("reverse", replace(self.primal, body=body))
@@ -226,19 +226,19 @@ class _Task:
                     found.add(key)
         return frozenset(found)
 
-    def _settled(self, needed: frozenset[int]) -> frozenset[ir.Buffer]:
+    def _final(self, needed: frozenset[int]) -> frozenset[ir.Buffer]:
         """Memory that the reverse reads as the launch leaves it: all that it needs of it is still there then."""
         if not self.analyse:
             return frozenset()
-        left = {a.buffer for a in self.facts.accesses if id(a.stmt) in needed - self.facts.settled}
-        return frozenset(b for b in self.primal.buffers if b in self.facts.written - self.unsettled and b not in left)
+        left = {a.buffer for a in self.facts.accesses if id(a.stmt) in needed - self.facts.final}
+        return frozenset(b for b in self.primal.buffers if b in self.facts.written - self.not_final and b not in left)
 
     def _consequences(
-        self, needed: frozenset[int], again: frozenset[int], settled: frozenset[ir.Buffer]
+        self, needed: frozenset[int], again: frozenset[int], final: frozenset[ir.Buffer]
     ) -> tuple[frozenset[ir.Buffer], frozenset[int], frozenset[int], frozenset[int]]:
         """The memory whose stores are repeated, the loads that are recorded, and the stores that need not be repeated: by no scope, and by
         the reverse of an iteration that gets its arrays back."""
-        loads = [a for a in self.facts.accesses if id(a.stmt) in needed and a.buffer in self.facts.written - settled]
+        loads = [a for a in self.facts.accesses if id(a.stmt) in needed and a.buffer in self.facts.written - final]
         tracked = frozenset(a.buffer for a in loads if id(a.stmt) not in self.facts.entry or not self.analyse)
         for access in loads:
             if access.buffer in tracked:

@@ -22,25 +22,25 @@ _NONE: frozenset[Buffer] = frozenset()
 
 @dataclass(frozen=True)
 class Premises:
-    """What holds of the shadows of a launch: those that threads touch one by one (`apart`), `left` and `aliased` ones."""
+    """What holds of the shadows of a launch: those that threads touch one by one (`injective`), `left` and `aliased` ones."""
 
-    apart: Collection[Buffer] = _NONE
+    injective: Collection[Buffer] = _NONE
     left: Collection[Buffer] = _NONE
     aliased: Collection[Buffer] = _NONE
 
 
-def marked(body: Block, apart: Collection[Buffer]) -> Block:
+def marked(body: Block, injective: Collection[Buffer]) -> Block:
     """The adjoint with every addition and take atomic, but for shadows that threads touch one by one."""
 
     def decided(block: Block) -> Block:
-        return tuple(map_blocks(_how(stmt, apart), decided) for stmt in block)
+        return tuple(map_blocks(_how(stmt, injective), decided) for stmt in block)
 
     return map_exprs(decided(body), lambda e: map_expr(e, _written_out))
 
 
-def _how(stmt: Stmt, apart: Collection[Buffer]) -> Stmt:
+def _how(stmt: Stmt, injective: Collection[Buffer]) -> Stmt:
     if isinstance(stmt, Accumulate | Take) and stmt.how is How.UNDECIDED:
-        return replace(stmt, how=How.PLAIN if stmt.buffer in apart else How.ATOMIC)
+        return replace(stmt, how=How.PLAIN if stmt.buffer in injective else How.ATOMIC)
     return stmt
 
 
@@ -87,7 +87,7 @@ class _Alignment:
                     continue
                 if not _is_store(stmt, other):
                     return False
-            elif isinstance(stmt, Accumulate) and stmt.buffer in self.premises.apart and _is_store(stmt, other):
+            elif isinstance(stmt, Accumulate) and stmt.buffer in self.premises.injective and _is_store(stmt, other):
                 self.stored.add(stmt.buffer)
             elif other is None or not self.is_alike(stmt, other) or _disturbs(stmt, taken):
                 return False
@@ -96,7 +96,7 @@ class _Alignment:
 
     def is_read(self, take: Take, other: Stmt | None) -> bool:
         """Whether an element is read where it is taken, by a thread that is alone with it or of a shadow that is left."""
-        if take.buffer not in self.premises.left and (take.buffer not in self.premises.apart or take.how is not How.PLAIN):
+        if take.buffer not in self.premises.left and (take.buffer not in self.premises.injective or take.how is not How.PLAIN):
             return False
         return isinstance(other, Load) and (other.var, other.buffer, other.index) == (take.var, take.buffer, take.index)
 

@@ -75,7 +75,7 @@ def meeting(run: Run, buffers: Iterable[Buffer], counts: Callable[[Stmt], bool] 
     layouts = Layouts(instances.graph)
     layouts.note(effects)
     return frozenset(
-        b for b, found in mine.items() if not is_so(partial(_apart, layouts, found, run.shape, atomics=False), undecided=False)
+        b for b, found in mine.items() if not is_so(partial(_is_race_free, layouts, found, run.shape, atomics=False), undecided=False)
     )
 
 
@@ -94,9 +94,9 @@ def reads_added(run: Run, buffers: Iterable[Buffer]) -> Buffer | None:
     layouts.note(effects)
     for buffer in buffers:
         mine = [e for e in effects if e.buffer == buffer]
-        adds = [e for e in mine if e.kind == "add" and _may_meet(e)]
+        adds = [e for e in mine if e.kind == "add" and _commutes(e)]
         late = [(r, a) for r in mine if r not in adds for a in adds if r.order > a.order or _share_a_loop(r, a)]
-        if not all(is_so(partial(_is_apart_in_thread, layouts, r, a), undecided=False) for r, a in late):
+        if not all(is_so(partial(_differ_in_thread, layouts, r, a), undecided=False) for r, a in late):
             return buffer
     return None
 
@@ -105,7 +105,7 @@ def _share_a_loop(one: Effect, other: Effect) -> bool:
     return any(d in other.dims for d in one.dims if not d.thread)
 
 
-def _is_apart_in_thread(layouts: Layouts, one: Effect, other: Effect) -> bool:
+def _differ_in_thread(layouts: Layouts, one: Effect, other: Effect) -> bool:
     """Whether no thread comes to one element by both effects."""
     pairs = _by_thread(layouts, one).apply_range(_by_thread(layouts, other).reverse())
     return bool(pairs.intersect(_identity(pairs)).is_empty())
@@ -312,7 +312,7 @@ class _Certificate:
     def added(self, effects: Sequence[Effect], buffer: Buffer, way: Way) -> list[Addition]:
         adds = [e for e in effects if e.buffer == buffer and e.kind in ("add", "set") and e.value is not None and not is_zero(e.value)]
         linear = self.shadows if way.linear else None
-        return [a for e in adds for a in additions(self.graph, e, linear, apart=way.apart)]
+        return [a for e in adds for a in additions(self.graph, e, linear, by_seed=way.by_seed)]
 
     def read_otherwise(self, memory: Iterable[Buffer], *, moved: bool) -> str | None:
         """Whether an addition hangs on memory that is not as it was before the plain adjoint, or before the kernel that makes it. Where
@@ -344,16 +344,16 @@ class _Certificate:
     def racing(self, buffer: Buffer) -> str | None:
         for effects, run in zip(self.stages, self.made, strict=True):
             mine = [e for e in effects if e.buffer == buffer]
-            if not _apart(self.layouts, mine, run.shape, atomics=True):
+            if not _is_race_free(self.layouts, mine, run.shape, atomics=True):
                 return "two threads may touch one element"
         return None
 
 
-def _apart(layouts: Layouts, effects: Sequence[Effect], shape: Shape, *, atomics: bool) -> bool:
+def _is_race_free(layouts: Layouts, effects: Sequence[Effect], shape: Shape, *, atomics: bool) -> bool:
     """Whether no two threads touch one element, one of them with a write; `atomics`: atomic and reduced additions may meet each other, and
     stores of one and the same number too."""
     effects = [part for e in effects for part in _touching(layouts.graph, e)]
-    plain = [e for e in effects if e.writes and not (atomics and _may_meet(e))]
+    plain = [e for e in effects if e.writes and not (atomics and _commutes(e))]
     maps = {e: _by_thread(layouts, e) for e in (effects if plain else ())}
     for writer in plain:
         for other in effects:
@@ -385,7 +385,7 @@ def _touching(graph: Graph, effect: Effect) -> list[Effect]:
     return [replace(effect, dims=a.dims, guards=a.guards, value=a.value, idle=False) for a in additions(graph, effect)]
 
 
-def _may_meet(effect: Effect) -> bool:
+def _commutes(effect: Effect) -> bool:
     return effect.kind in ("add", "clear", "change") and effect.how in (How.ATOMIC, How.REDUCED)
 
 

@@ -40,24 +40,24 @@ _ATOMS = 256
 
 @dataclass(frozen=True)
 class Way:
-    """How sums are compared. `linear`: those sums alone are taken apart that hang on shadows; `apart`: what hangs on other elements of
+    """How sums are compared. `linear`: those sums alone are taken apart that hang on shadows; `by_seed`: what hangs on other elements of
     shadows is another contribution; `keyed`: by elements and seeds; `strict`: else only instances of which one reads all that the other
     reads are joined, which is found sooner."""
 
     linear: bool = True
-    apart: bool = False
+    by_seed: bool = False
     keyed: bool = False
     strict: bool = True
 
 
-WAYS = (Way(apart=True, keyed=True), Way(), Way(apart=True), Way(linear=False), Way(strict=False), Way(linear=False, strict=False))
+WAYS = (Way(by_seed=True, keyed=True), Way(), Way(by_seed=True), Way(linear=False), Way(strict=False), Way(linear=False, strict=False))
 
 
 def differing(
     instances: Instances, layouts: Layouts, plain: Sequence[Addition], made: Sequence[Addition], shadows: Collection[Buffer], way: Way
 ) -> str | None:
     """Why the two sides may differ, or None if they add the same. Raises Undecided."""
-    one, other = (merged(instances.graph, side, shadows if way.apart else None) for side in crossed_out(plain, made))
+    one, other = (merged(instances.graph, side, shadows if way.by_seed else None) for side in crossed_out(plain, made))
     if not one and not other:
         return None
     try:

@@ -173,11 +173,11 @@ def _depend(one: Touch, offset: int, other: Touch, far: int) -> bool:
     if one.index.high + offset < other.index.low + far or other.index.high + far < one.index.low + offset:
         return False
     key = one.key, other.key, one.unit, other.unit, offset - far
-    found: bool = _known.get(key, lambda: is_so(partial(_meet, one, offset - far, other), undecided=True))
+    found: bool = _known.get(key, lambda: is_so(partial(_may_share, one, offset - far, other), undecided=True))
     return found
 
 
-def _meet(one: Touch, offset: int, other: Touch) -> bool:
+def _may_share(one: Touch, offset: int, other: Touch) -> bool:
     import islpy
 
     if one.unit != other.unit:  # an iteration, and what comes before or after all of them
@@ -227,7 +227,7 @@ def otherwise(parts: Sequence[Part], fused: Part, *, looped: bool = False, text:
 
 
 def _named_before(parts: Sequence[Part], text: Sequence[int], looped: bool) -> list[tuple[int, int]]:
-    """For each of the kernels how many loops and arrays stand before it in the fused kernel's text. Any names do that are told apart."""
+    """For each of the kernels how many loops and arrays stand before it in the fused kernel's text. Any names do that are distinguished."""
     found = [(0, 0)] * len(parts)
     loops = arrays = 0
     for number in text:
@@ -238,59 +238,59 @@ def _named_before(parts: Sequence[Part], text: Sequence[int], looped: bool) -> l
 
 
 class _Comparison:
-    """Of what a unit does apart, and what it does in the fused kernel."""
+    """Of what a unit does in separate launches, and what it does in the fused kernel."""
 
-    def __init__(self, apart: Trace, fused: Trace, order: Sequence[int]) -> None:
-        self.apart = apart
+    def __init__(self, separate: Trace, fused: Trace, order: Sequence[int]) -> None:
+        self.separate = separate
         self.fused = fused
         self.order = order
-        self.canonical = apart.canonical
+        self.canonical = separate.canonical
 
     def difference(self) -> str | None:
-        if self.apart.loops != self.fused.loops:
+        if self.separate.loops != self.fused.loops:
             return "a loop is another one"
-        if any(a.kind == "change" for a in self.apart.found) and self.reordered():
+        if any(a.kind == "change" for a in self.separate.found) and self.reordered():
             return "what stands around atomic operations is moved"
-        arrays = dict.fromkeys((*self.apart.writes, *self.fused.writes))
+        arrays = dict.fromkeys((*self.separate.writes, *self.fused.writes))
         return self.read_otherwise() or next(filter(None, map(self.written_otherwise, arrays)), None)
 
     def reordered(self) -> bool:
         """Whether the accesses are not one after the other as in the launches: threads may wait for one another's atomic operations."""
-        apart = [access for number in self.order for access in self.apart.parts[number]]
-        return list(map(self.key, apart)) != list(map(self.key, self.fused.found))
+        separate = [access for number in self.order for access in self.separate.parts[number]]
+        return list(map(self.key, separate)) != list(map(self.key, self.fused.found))
 
     def read_otherwise(self) -> str | None:
-        """Whether elements are read that are not read apart."""
+        """Whether elements are read that are not read separately."""
         reads: dict[Hashable, list[Guards]] = defaultdict(list)
-        for access in self.apart.found:
+        for access in self.separate.found:
             if access.kind == "read":
                 reads[access.where].append(access.when[1])
         for access in self.fused.found:
             if access.kind == "read" and not any(guards <= access.when[1] for guards in reads[access.where]):
-                return "it reads what is not read apart"
+                return "it reads what is not read separately"
         return None
 
     def written_otherwise(self, array: Hashable) -> str | None:
         """Whether something else is written to an array, or in an order that matters."""
-        apart, fused = self.apart.writes.get(array, []), self.fused.writes.get(array, [])
-        if array in self.apart.sequential:
-            same = list(map(self.key, apart)) == list(map(self.key, fused))
+        separate, fused = self.separate.writes.get(array, []), self.fused.writes.get(array, [])
+        if array in self.separate.sequential:
+            same = list(map(self.key, separate)) == list(map(self.key, fused))
             return None if same else "something else is written to what is read in order"
-        partner = self.matched(apart, fused)
+        partner = self.matched(separate, fused)
         if partner is None:
-            return "it writes what is not written apart"
+            return "it writes what is not written separately"
         kept = set(partner)
-        if any(k not in kept and not self.is_overwritten(write, [apart[m] for m in kept if m > k]) for k, write in enumerate(apart)):
-            return "it does not write what is written apart"
+        if any(k not in kept and not self.is_overwritten(write, [separate[m] for m in kept if m > k]) for k, write in enumerate(separate)):
+            return "it does not write what is written separately"
         for (k, one), (m, other) in combinations(zip(partner, fused, strict=True), 2):
-            if k > m and not one.kind == other.kind == "add" and may_touch(self.apart, one, other):
+            if k > m and not one.kind == other.kind == "add" and may_touch(self.separate, one, other):
                 return "it writes in another order"
         return None
 
-    def matched(self, apart: Sequence[Access], fused: Sequence[Access]) -> list[int] | None:
-        """For each write of the fused kernel the number of the one apart that it is."""
+    def matched(self, separate: Sequence[Access], fused: Sequence[Access]) -> list[int] | None:
+        """For each write of the fused kernel the number of the separate one that it is."""
         places: dict[Hashable, list[int]] = defaultdict(list)
-        for k, write in enumerate(apart):
+        for k, write in enumerate(separate):
             places[self.key(write)].append(k)
         counts = Counter(map(self.key, fused))
         if any(len(places[key]) < n for key, n in counts.items()):
@@ -299,7 +299,7 @@ class _Comparison:
         return [next(waiting[self.key(write)]) for write in fused]
 
     def is_overwritten(self, write: Access, later: Sequence[Access]) -> bool:
-        """Whether nobody sees what was written, once the unit is done."""
+        """Whether what was written is overwritten before the unit is done."""
         if write.is_own:
             return True
         return write.kind == "set" and any(w.kind == "set" and w.where == write.where and w.when[1] <= write.when[1] for w in later)

@@ -57,11 +57,11 @@ class Addition:
         return domain(graph, self.dims, self.guards)
 
 
-def additions(graph: Graph, effect: Effect, linear: Collection[Buffer] | None = None, *, apart: bool = False) -> list[Addition]:
+def additions(graph: Graph, effect: Effect, linear: Collection[Buffer] | None = None, *, by_seed: bool = False) -> list[Addition]:
     """An effect's value as terms: what a loop sums up is an addition for each iteration. `linear`: the shadows; if they are given, of sums
-    that hang on these, all others are numbers. `apart`: what hangs on other elements of them is another contribution."""
+    that hang on these, all others are numbers. `by_seed`: what hangs on other elements of them is another contribution."""
     assert effect.value is not None
-    terms = _Terms(graph, linear, apart).of(effect.value)
+    terms = _Terms(graph, linear, by_seed).of(effect.value)
     found = [
         Addition((*effect.dims, *dims), (*effect.guards, *guards), effect.buffer, effect.element, value) for dims, guards, value in terms
     ]
@@ -76,10 +76,10 @@ _Term = tuple[tuple[Dim, ...], tuple[Node, ...], Node]
 class _Terms:
     """Takes sums apart."""
 
-    def __init__(self, graph: Graph, linear: Collection[Buffer] | None, apart: bool) -> None:
+    def __init__(self, graph: Graph, linear: Collection[Buffer] | None, by_seed: bool) -> None:
         self.graph = graph
         self.linear = linear
-        self.apart = apart
+        self.by_seed = by_seed
         self.known: dict[Node, frozenset[Node]] = {}
 
     def of(self, node: Node) -> list[_Term]:
@@ -92,7 +92,7 @@ class _Terms:
                 if dims or guards:
                     rest.append((dims, guards, signed))
                     continue
-                seeds = self.seeds(value) if self.apart else frozenset()
+                seeds = self.seeds(value) if self.by_seed else frozenset()
                 whole[seeds] = self.graph.node("+", (whole[seeds], signed), node.type) if seeds in whole else signed
         return [*(((), (), value) for value in whole.values()), *rest]
 
@@ -105,7 +105,7 @@ class _Terms:
 
     def is_sum(self, node: Node) -> bool:
         """Whether a value is a sum over iterations, or one whose addends hang on other seeds."""
-        if self.sums_up(node) or not self.apart or len(self.seeds(node)) < 2:
+        if self.sums_up(node) or not self.by_seed or len(self.seeds(node)) < 2:
             return self.sums_up(node)
         parts = [addend for _, addend in addends(node)]
         if len({self.seeds(part) for part in parts}) > 1:
@@ -193,7 +193,7 @@ class Sums:
     def unequal(self, count: int, members: Sequence[tuple[int, Points, Points]]) -> str | None:
         """Which of `count` sums do not come to 0, in words. `members`: additions, each with the numbers of sums and its instances that are
         in them."""
-        told = np.zeros(count, bool)
+        compared = np.zeros(count, bool)
         close = max((_CLOSE.get(a.value.type.bits, _ROUGH) for a in self.all), default=0.0)
         for seed in range(_SEEDS):
             sums, sizes = np.zeros(count), np.zeros(count)
@@ -205,8 +205,8 @@ class Sums:
             if np.any(good & (np.abs(sums) > close * sizes)):
                 worst = int(np.argmax(np.where(good, np.abs(sums) - close * sizes, -1)))
                 return self.said(next((k, points[numbers == worst][0]) for k, numbers, points in members if np.any(numbers == worst)))
-            told |= good
-        return None if told.all() else "values that are no numbers"
+            compared |= good
+        return None if compared.all() else "values that are no numbers"
 
     def columns(self, k: int, points: Points) -> dict[str, Points]:
         return {d.name: points[:, i] for i, d in enumerate(self.all[k].dims)}

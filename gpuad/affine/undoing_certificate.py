@@ -36,7 +36,7 @@ def takes_back(kernel: ir.Kernel, undone: ir.Kernel, shape: Shape) -> bool:
             return False
     if not cells or len(guards) != 1 or cells.keys() != memory.keys() or any(found != _cell(at) for at, found in memory.items()):
         return False
-    return _apart(kernel, list(cells.values()), shape)
+    return _all_different(kernel, list(cells.values()), shape)
 
 
 class _Unknown(Exception):
@@ -123,7 +123,7 @@ def _combined(op: str, a: Symbol, b: Symbol, type_: Scalar) -> Symbol:
     return ("binary", op, type_, a, b)
 
 
-def _apart(kernel: ir.Kernel, stores: list[ir.Store], shape: Shape) -> bool:
+def _all_different(kernel: ir.Kernel, stores: list[ir.Store], shape: Shape) -> bool:
     """Whether all elements that all threads touch are different ones: each store as a thread of its own, along an axis that is free."""
     buffers = {s.buffer for s in stores}
     if shape.grid[2] * shape.block[2] != 1 or any(_asks_z(e) for s in walk_stmts(kernel.body) for e in _every(s)):

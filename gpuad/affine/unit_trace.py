@@ -149,7 +149,7 @@ class Trace:
         self.guards: list[Hashable] = []  # what stands around the statements of a body
         self.entered = 0
         self.arrays = 0
-        self.met: dict[Hashable, bool] = {}
+        self.sharing: dict[Hashable, bool] = {}
 
     def run(self, part: Part, before: tuple[int, int] = (0, 0)) -> None:
         """Goes through one more kernel. `before`: numbers of loops and of arrays of its own that have names already. Raises Refused."""
@@ -396,12 +396,12 @@ def may_touch(trace: Trace, one: Access, other: Access) -> bool:
     if one.index.high < other.index.low or other.index.high < one.index.low:
         return False
     key = one.element, one.when, other.element, other.when
-    if key not in trace.met:
-        trace.met[key] = is_so(partial(_meet, trace.graph, one, other), undecided=True)
-    return trace.met[key]
+    if key not in trace.sharing:
+        trace.sharing[key] = is_so(partial(_may_share, trace.graph, one, other), undecided=True)
+    return trace.sharing[key]
 
 
-def _meet(graph: Graph, one: Access, other: Access) -> bool:
+def _may_share(graph: Graph, one: Access, other: Access) -> bool:
     """Whether the same unit touches one element in both."""
     names = {unit(one), unit(other)}
     count = min(map(len, names))

@@ -374,9 +374,9 @@ def _decided(op: str, a: Node, b: Node) -> bool | None:
         return True if a.high < b.low else False if a.low >= b.high else None
     if op == "<=":
         return True if a.high <= b.low else False if a.low > b.high else None
-    apart = a.high < b.low or b.high < a.low
+    disjoint = a.high < b.low or b.high < a.low
     same = a.text == b.text or a.low == a.high == b.low == b.high
-    if apart or same:
+    if disjoint or same:
         return (op == "==") == same
     return None
 

@@ -479,13 +479,13 @@ def _pair(c: int, d: int, left: tuple[int, int], right: tuple[int, int], thread:
     return [(d, left[0] - right[1], left[1] - right[0], thread), (c - d, *left, False)]
 
 
-def _search(unknowns: list[_Unknown4], at: int, target: int, apart: bool, budget: list[int]) -> bool:
+def _search(unknowns: list[_Unknown4], at: int, target: int, differ: bool, budget: list[int]) -> bool:
     """Whether the unknowns from `at` on can make `target + sum == 0` with two different threads."""
     budget[0] -= 1
     if budget[0] < 0:
         raise Unknown
     if at == len(unknowns):
-        return target == 0 and apart
+        return target == 0 and differ
     coefficient, low, high, thread = unknowns[at]
     rest_low = rest_high = 0
     for c, a, z, _ in unknowns[at + 1 :]:
@@ -494,14 +494,14 @@ def _search(unknowns: list[_Unknown4], at: int, target: int, apart: bool, budget
         if not rest_low <= -target <= rest_high:
             return False
         differs = thread and (low < 0 or high > 0)
-        return _search(unknowns, at + 1, target, apart or differs, budget)
+        return _search(unknowns, at + 1, target, differ or differs, budget)
     low_sum, high_sum = -target - rest_high, -target - rest_low
     if coefficient < 0:
         low_sum, high_sum = high_sum, low_sum
     first, last = max(low, -(-low_sum // coefficient)), min(high, high_sum // coefficient)
     if last - first > NODES:
         raise Unknown
-    return any(_search(unknowns, at + 1, target + coefficient * v, apart or (thread and v != 0), budget) for v in range(first, last + 1))
+    return any(_search(unknowns, at + 1, target + coefficient * v, differ or (thread and v != 0), budget) for v in range(first, last + 1))
 
 
 # --- footprints --------------------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class Unproved(Exception):
 
 def defines_before_use(kernel: ir.Kernel, loop: ir.For | ir.While, buffer: ir.Buffer, launch: Launch) -> bool:
     """Whether, in this launch, every iteration of the loop stores each element of the shared array before it may load it."""
-    return any(_shown(_Walk(buffer, launch, apart), kernel, loop) for apart in (False, True))
+    return any(_shown(_Walk(buffer, launch, by_iteration), kernel, loop) for by_iteration in (False, True))
 
 
 def _shown(walk: _Walk, kernel: ir.Kernel, loop: ir.For | ir.While) -> bool:
@@ -44,11 +44,11 @@ def _shown(walk: _Walk, kernel: ir.Kernel, loop: ir.For | ir.While) -> bool:
 
 @dataclass
 class _Walk:
-    """`apart`: the iterations are told from each other. An array of threads is `all` in shape, or goes with it: iterations, threads."""
+    """`by_iteration`: iterations are distinguished. An array of threads is `all` in shape, or goes with it: iterations, threads."""
 
     buffer: ir.Buffer
     launch: Launch
-    apart: bool = False
+    by_iteration: bool = False
     known: dict[ir.Var, Array] = field(default_factory=dict)
     steps: int = 0
 
@@ -82,7 +82,7 @@ class _Walk:
 
     def iterate(self, loop: ir.Stmt) -> None:
         """Runs an iteration of the loop, whichever it is, or each of them."""
-        if self.apart:
+        if self.by_iteration:
             if not isinstance(loop, ir.For) or loop.backward:
                 raise Unproved
             positions = self.positions(loop)
@@ -130,7 +130,7 @@ class _Walk:
             case ir.For():
                 self.counted(stmt, may, must)
             case ir.While():
-                self.somehow(stmt, self.followed(stmt, may, must) if self.apart else may)
+                self.somehow(stmt, self.followed(stmt, may, must) if self.by_iteration else may)
             case _:
                 for v in defined(stmt):
                     self.known.pop(v, None)
@@ -198,7 +198,7 @@ class _Walk:
 
     def step(self) -> None:
         self.steps += 1
-        if self.steps > STEPS or (self.apart and self.steps * self.all.size > WORK):
+        if self.steps > STEPS or (self.by_iteration and self.steps * self.all.size > WORK):
             raise Unproved
 
     def followed(self, loop: ir.While, may: Array, must: Array) -> Array:

@@ -93,16 +93,16 @@ def _differences(a: Reach, b: Reach, launch: Launch) -> list[_Difference] | None
     return found
 
 
-def _search(unknowns: Sequence[_Difference], at: int, target: int, apart: bool, budget: list[int]) -> bool:
+def _search(unknowns: Sequence[_Difference], at: int, target: int, differ: bool, budget: list[int]) -> bool:
     """Whether the differences from `at` on can make `target + sum == 0` with threads of two blocks."""
     budget[0] -= 1
     if budget[0] < 0:
         raise Unknown
     if at == len(unknowns):
-        return target == 0 and apart
+        return target == 0 and differ
     unknown = unknowns[at]
     return any(
-        _search(unknowns, at + 1, target + unknown.coefficient * v, apart or unknown.in_different_blocks(v), budget)
+        _search(unknowns, at + 1, target + unknown.coefficient * v, differ or unknown.in_different_blocks(v), budget)
         for v in _values(unknowns, at, target)
     )
 

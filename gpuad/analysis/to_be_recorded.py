@@ -5,7 +5,7 @@ time. A load of memory that it does write is an *entry* load if no store of the 
 memory as it was before the launch then serves. Otherwise the memory is *tracked*: the reverse kernel's forward sweep repeats the stores
 on a working copy. A tracked load (and any load of a local array) is *stable* if no store can reach its address afterwards, while its
 memory lives: it may be repeated during the reverse sweep. An unstable load is recorded while the forward sweep passes it. A stable load of
-a parameter is *settled* if no atomics change that memory: the memory as the launch leaves it still holds what was loaded.
+a parameter is *final* if no atomics change that memory: the memory as the launch leaves it still holds what was loaded.
 
 Where no barrier lies between, only the order within one thread matters: by the premise (RULES 11) no other thread writes what this one
 reads. Across a barrier any thread's store may reach any address of memory that threads share.
@@ -53,34 +53,32 @@ class ToBeRecorded:
     parted: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of one memory between which a barrier may lie
     seen: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of which the load may see what the store left
     later: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of which the store may come to the load's address afterwards
-    settled: frozenset[int] = frozenset()  # ids of loads of written parameters that see what is there after the launch
+    final: frozenset[int] = frozenset()  # ids of loads of written parameters that see what is there after the launch
 
 
-def to_be_recorded(kernel: ir.Kernel, *, optimistic: bool = False, apart: bool = False) -> ToBeRecorded:
-    """Judges every load of the kernel. `optimistic`: a stride that is a parameter is taken to be non-zero; `apart`: and so is a distance
+def to_be_recorded(kernel: ir.Kernel, *, optimistic: bool = False, distances: bool = False) -> ToBeRecorded:
+    """Tests every load of the kernel. `optimistic`: a stride that is a parameter is taken to be non-zero; `distances`: and so is a distance
     between two accesses. Both are listed in `premises`; each launch has to check that."""
     accesses = tuple(_accesses(kernel.body))
     written = frozenset(a.buffer for a in accesses if a.writes)
     homes = _homes(kernel.body)
-    judge = _Judge(definitions(kernel.body), frozenset(kernel.scalars) if optimistic else frozenset(), _barriers(kernel.body), apart)
+    test = _Test(definitions(kernel.body), frozenset(kernel.scalars) if optimistic else frozenset(), _barriers(kernel.body), distances)
     loads = [a for a in accesses if isinstance(a.stmt, ir.Load) and a.buffer in written]
     seen: set[tuple[int, int]] = set()
     later: set[tuple[int, int]] = set()
     for load in loads:
         home = homes.get(load.buffer, ())
         for store in (a for a in accesses if a.writes and a.buffer == load.buffer):
-            if judge.may_hit(store, load, home):
+            if test.may_hit(store, load, home):
                 seen.add((id(store.stmt), id(load.stmt)))
-            if judge.may_hit(store, load, home, later=True):
+            if test.may_hit(store, load, home, later=True):
                 later.add((id(store.stmt), id(load.stmt)))
     entry = frozenset(id(a.stmt) for a in loads) - {load for _, load in seen}
     unstable = frozenset(load for _, load in later)
-    settled = frozenset(id(a.stmt) for a in loads if a.buffer.length is None) - unstable
-    settled -= {id(a.stmt) for a in loads if a.buffer in _changed_by_many(accesses)}
-    parted = judge.parted_pairs(accesses) if judge.barriers else frozenset()
-    return ToBeRecorded(
-        kernel, accesses, written, entry, unstable, tuple(judge.premises), parted, frozenset(seen), frozenset(later), settled
-    )
+    final = frozenset(id(a.stmt) for a in loads if a.buffer.length is None) - unstable
+    final -= {id(a.stmt) for a in loads if a.buffer in _changed_by_many(accesses)}
+    parted = test.parted_pairs(accesses) if test.barriers else frozenset()
+    return ToBeRecorded(kernel, accesses, written, entry, unstable, tuple(test.premises), parted, frozenset(seen), frozenset(later), final)
 
 
 def _changed_by_many(accesses: tuple[Access, ...]) -> frozenset[ir.Buffer]:
@@ -92,7 +90,7 @@ class Iteration:
     """Which accesses to an array meet while the statements `home` around them are at one iteration."""
 
     def __init__(self, kernel: ir.Kernel) -> None:
-        self._judge = _Judge(definitions(kernel.body), frozenset(), _barriers(kernel.body))
+        self._judge = _Test(definitions(kernel.body), frozenset(), _barriers(kernel.body))
 
     def sees(self, store: Access, load: Access, home: tuple[ir.Stmt, ...]) -> bool:
         """Whether the load may see what the store has left."""
@@ -111,7 +109,7 @@ class Order:
         self.accesses = tuple(_accesses(kernel.body))
         self._uniform = frozenset(kernel.scalars)
         self._homes = _homes(kernel.body)
-        self._judge = _Judge(definitions(kernel.body), frozenset(), _barriers(kernel.body))
+        self._judge = _Test(definitions(kernel.body), frozenset(), _barriers(kernel.body))
 
     def before(self, first: Access, then: Access) -> bool:
         """Whether `first` may reach the address of `then` before it."""
@@ -165,16 +163,16 @@ def _homes(block: ir.Block, path: tuple[ir.Stmt, ...] = ()) -> dict[ir.Buffer, t
     return found
 
 
-class _Judge:
+class _Test:
     """Whether a store and a load of one thread can meet, in program order."""
 
     def __init__(
-        self, lets: Mapping[ir.Var, ir.Expr], numbers: frozenset[ir.Var], barriers: tuple[Access, ...], apart: bool = False
+        self, lets: Mapping[ir.Var, ir.Expr], numbers: frozenset[ir.Var], barriers: tuple[Access, ...], distances: bool = False
     ) -> None:
-        """`numbers`: variables that are known at the launch and of which strides, and with `apart` distances, may be taken to be
+        """`numbers`: variables that are known at the launch and of which strides, and with `distances` distances, may be taken to be
         non-zero."""
         self.lets = lets
-        self.apart = apart
+        self.distances = distances
         self.barriers = barriers
         self.numbers = numbers
         self.premises: list[Polynomial] = []
@@ -218,7 +216,7 @@ class _Judge:
             return False
         difference = plus(self.poly(store), scale(self.poly(load), -1))
         number = constant(difference)
-        return self.apart and self._suppose(difference) if number is None else nonzero(number)
+        return self.distances and self._suppose(difference) if number is None else nonzero(number)
 
     def _unshared(self, store: Access, load: Access) -> bool:
         """Whether an index varies with a loop that the other access is not in: its atoms then mean several values."""

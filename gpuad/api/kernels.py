@@ -349,7 +349,7 @@ class Kernel(TextKernel):
 
     def derived(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> tuple[Adjoint, Call | None]:
         """The adjoint for arguments of such kinds, and the call that it is for; without `args` that which holds for every call."""
-        adjoint = self.reverse(Pattern(self.shadow_types(kinds), optimistic=False, apart=False))
+        adjoint = self.reverse(Pattern(self.shadow_types(kinds), optimistic=False, distances=False))
         if args is None:
             return adjoint, None
         check_count(self.name, self.parameters, args)
@@ -371,9 +371,9 @@ class Kernel(TextKernel):
     def reverse_for(self, pattern: Pattern, call: Call) -> Adjoint:
         """The adjoint whose premises hold in this launch. Raises LaunchError if it would surely leave a shadow."""
         adjoint = self.reverse(pattern)
-        if adjoint.recording.apart and not pipeline.premises_hold(adjoint, call):
-            adjoint = self.reverse(replace(pattern, apart=False))
-        adjoint = adjoint if pipeline.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False, apart=False))
+        if adjoint.recording.distances and not pipeline.premises_hold(adjoint, call):
+            adjoint = self.reverse(replace(pattern, distances=False))
+        adjoint = adjoint if pipeline.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False, distances=False))
         pipeline.check_adjoint_bounds(adjoint, call)
         return adjoint
 
@@ -385,7 +385,7 @@ class Kernel(TextKernel):
     @specialized
     def second(self, pattern: Pattern) -> Adjoint:
         """The adjoint with tangents, for a pattern."""
-        return second_of(self.function, replace(pattern, optimistic=False, apart=False))
+        return second_of(self.function, replace(pattern, optimistic=False, distances=False))
 
     def activities(self, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[str, ...]:
         """The kind of each parameter, from annotations, the module's variables included."""

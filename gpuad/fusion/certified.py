@@ -75,12 +75,12 @@ def is_looped(link: Link) -> bool:
     return any(isinstance(s, For) for s in link.kernel.body)
 
 
-def is_certified(apart: Sequence[Link], joined: Link, key: Hashable) -> bool:
+def is_certified(separate: Sequence[Link], joined: Link, key: Hashable) -> bool:
     """Whether a joint launch does thread by thread what launches do that are `Independent`. `key`: the joint launch, as it is known by."""
 
     def ask() -> tuple[str | None, list[Kernel]]:
-        reason = otherwise([part_of(x) for x in apart], part_of(joined), looped=is_looped(joined))
-        return reason, [joined.kernel, *(x.kernel for x in apart)]
+        reason = otherwise([part_of(x) for x in separate], part_of(joined), looped=is_looped(joined))
+        return reason, [joined.kernel, *(x.kernel for x in separate)]
 
     reason: str | None = facts.get(("certificate", key), ask)[0]
     return reason is None

@@ -207,7 +207,7 @@ class _Planner:
         more: list[Step] = []
         first = before if before and isinstance(before[-1], int) else more
         if isinstance(stmt, ir.If):
-            stmt = replace(stmt, condition=self.settled(stmt, "condition", stmt.condition, first, repeated))
+            stmt = replace(stmt, condition=self.decided_by(stmt, "condition", stmt.condition, first, repeated))
             then, otherwise = list(self.steps(stmt.then, repeated)), list(self.steps(stmt.otherwise, repeated))
             for m in stmt.merges:
                 self.keep_as(m.var, m.var)
@@ -227,11 +227,11 @@ class _Planner:
         self.host.update(v for v in heads_of(stmt) if v not in self.kept)
         header: list[Step] = []
         if isinstance(stmt, ir.For):
-            bounds = [self.settled(stmt, "loop", e, first, repeated) for e in (stmt.start, stmt.stop, stmt.step)]
+            bounds = [self.decided_by(stmt, "loop", e, first, repeated) for e in (stmt.start, stmt.stop, stmt.step)]
             stmt = replace(stmt, start=bounds[0], stop=bounds[1], step=bounds[2])
         else:
             header = list(self.steps(stmt.header, True))
-            condition = self.settled(stmt, "loop", stmt.condition, header, True)
+            condition = self.decided_by(stmt, "loop", stmt.condition, header, True)
             header = header if condition in self.asked else []
             stmt = replace(stmt, condition=condition)
         body = list(self.steps(stmt.body, True))
@@ -266,7 +266,7 @@ class _Planner:
     def is_known(self, expr: ir.Expr) -> bool:
         return _is_known(expr, self.host, self.lets)
 
-    def settled(self, stmt: ir.Stmt, what: str, expr: ir.Expr, steps: list[Step], repeated: bool) -> ir.Expr:
+    def decided_by(self, stmt: ir.Stmt, what: str, expr: ir.Expr, steps: list[Step], repeated: bool) -> ir.Expr:
         """What decides a control statement: as it stands where it is known, else as the last of some parts finds it."""
         if self.is_known(expr):
             return expr

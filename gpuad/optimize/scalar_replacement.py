@@ -48,10 +48,10 @@ def _without_arrays(kernel: ir.Kernel, assigned: bool) -> ir.Kernel | None:
         if task.written > STATEMENTS:
             return None
         if assigned:
-            changing |= task.unsettled
+            changing |= task.uncertain
         else:
-            task.kept |= task.unsettled
-        if not task.kept and not task.unsettled:
+            task.kept |= task.uncertain
+        if not task.kept and not task.uncertain:
             return replace(kernel, body=privatise_scalars(body, task.elements))
         found -= task.kept
     return kernel
@@ -76,14 +76,14 @@ class _Scope:
 
 
 class _Unroll:
-    """`changing`: the arrays whose elements are assigned to. `kept`: those that turned out to have to stay, `unsettled` those that have to
+    """`changing`: the arrays whose elements are assigned to. `kept`: those that turned out to have to stay, `uncertain` those that have to
     if they are not changing."""
 
     def __init__(self, kernel: ir.Kernel, arrays: frozenset[ir.Buffer], changing: frozenset[ir.Buffer]) -> None:
         self.arrays = arrays
         self.changing = changing
         self.kept: set[ir.Buffer] = set()
-        self.unsettled: set[ir.Buffer] = set()
+        self.uncertain: set[ir.Buffer] = set()
         self.elements: set[ir.Var] = set()  # of the arrays that are changing
         self.mutable = set(assigned_vars(kernel.body))
         own = (v for s in walk_stmts(kernel.body) for v in bound(s))
@@ -164,7 +164,7 @@ class _Unroll:
         elif isinstance(stmt, ir.Load) or stmt.buffer in scope.open:
             self.element(stmt, (stmt.buffer, index), scope, out)
         else:
-            self.unsettled.add(stmt.buffer)
+            self.uncertain.add(stmt.buffer)
 
     def variables(self, array: ir.Buffer, scope: _Scope, out: list[ir.Stmt]) -> None:
         """A variable for each element."""
@@ -193,7 +193,7 @@ class _Unroll:
     ) -> None:
         old = scope.elements.get(at)
         if not isinstance(stmt, ir.Store) and old is None:
-            self.unsettled.add(stmt.buffer)  # no store there is certain
+            self.uncertain.add(stmt.buffer)  # no store there is certain
             return
         if isinstance(stmt, ir.Load | ir.Take):
             assert old is not None

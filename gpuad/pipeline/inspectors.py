@@ -66,7 +66,7 @@ def is_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> Counted | None
     numbers = call.numbers(adjoint.primal).scalars
     if any(v not in numbers for v in asked.scalars):
         return None
-    key = "census", shadow, call.grid, call.block, tuple(numbers[v] for v in asked.scalars), int(memory.root.size), memory.offset
+    key = "touched", shadow, call.grid, call.block, tuple(numbers[v] for v in asked.scalars), int(memory.root.size), memory.offset
     found: Counted | None = adjoint.facts.get_some(shadow, key, lambda: _ask(asked, call, [numbers[v] for v in asked.scalars], memory))
     return found
 

@@ -176,7 +176,7 @@ def check_stores(adjoint: Inspected, call: Call) -> None:
     doubtful = stores_in_doubt(adjoint, call)
     if not doubtful:
         return
-    if ("turns", call.key) in adjoint.facts.known and _first_conflict(adjoint, call, doubtful) is None:
+    if ("ordered", call.key) in adjoint.facts.known and _first_conflict(adjoint, call, doubtful) is None:
         return
     check = adjoint.store_conflicts(frozenset(doubtful))
     flag = _flag(check, call)
@@ -188,7 +188,7 @@ def check_stores(adjoint: Inspected, call: Call) -> None:
     if flag:
         _check_barrier_order(adjoint, call, doubtful)
     elif check.by_numbers:
-        adjoint.facts.get(("apart", call.key), lambda: True)
+        adjoint.facts.get(("no conflict", call.key), lambda: True)
 
 
 def _flag(check: StoreConflictInspector, call: Call) -> int:
@@ -222,7 +222,7 @@ def _check_barrier_order(adjoint: Inspected, call: Call, doubtful: Sequence[Buff
     met = _first_conflict(adjoint, call, doubtful)
     if met is not None:
         raise LaunchError(f"`{call.bound.kernel}`: {_said(*met)} Nothing was launched.")
-    adjoint.facts.get(("turns", call.key), lambda: True)
+    adjoint.facts.get(("ordered", call.key), lambda: True)
 
 
 def _first_conflict(adjoint: Inspected, call: Call, doubtful: Sequence[Buffer]) -> tuple[Access, bool] | None:
@@ -233,7 +233,7 @@ def _first_conflict(adjoint: Inspected, call: Call, doubtful: Sequence[Buffer]) 
     if flag:
         return check.meeting(flag)
     if check.by_numbers:
-        adjoint.facts.get(("apart", call.key), lambda: True)
+        adjoint.facts.get(("no conflict", call.key), lambda: True)
     return None
 
 
@@ -274,9 +274,9 @@ def _first_place(adjoint: Inspected, buffers: Sequence[Buffer]) -> str:
 
 def stores_in_doubt(adjoint: Inspected, call: Call) -> list[Buffer]:
     """The shadowed buffers for which a check before each launch has to tell whether stores collide: not where a check of the same numbers
-    has told, and there is nothing else to look at. UnsupportedError for a proved race."""
+    has found, and there is nothing else to look at. UnsupportedError for a proved race."""
     check_races(adjoint, call)
-    if ("apart", call.key) in adjoint.facts.known:
+    if ("no conflict", call.key) in adjoint.facts.known:
         return []
     found: list[Buffer] = adjoint.facts.get(("stores", call.key), lambda: doubtful_stores(adjoint, call))
     return found

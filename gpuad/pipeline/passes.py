@@ -180,9 +180,16 @@ def reverse_sweep(draft: Draft) -> Draft:
     """The reverse pass over the primal, with the smallest recording that gives it the forward values that it needs (`ad.recording`)."""
     pattern = draft.request.pattern
     logged = {key: (log.buffer, log.index) for key, log in draft.logs.items()}
-    optimistic, apart = pattern.optimistic, pattern.optimistic and pattern.apart
+    optimistic, distances = pattern.optimistic, pattern.optimistic and pattern.distances
     recording = record(
-        draft.wide, draft.facts, draft.shadows, logged, marks=draft.marks, analyse=pattern.analyse, optimistic=optimistic, apart=apart
+        draft.wide,
+        draft.facts,
+        draft.shadows,
+        logged,
+        marks=draft.marks,
+        analyse=pattern.analyse,
+        optimistic=optimistic,
+        distances=distances,
     )
     return replace(draft, recording=recording, body=recording.body)
 

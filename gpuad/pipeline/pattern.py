@@ -25,7 +25,7 @@ class Pattern:
     stopped: frozenset[int] = frozenset()
     analyse: bool = True
     optimistic: bool = True
-    apart: bool = True
+    distances: bool = True
 
 
 @dataclass(frozen=True)

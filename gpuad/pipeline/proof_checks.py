@@ -2,7 +2,7 @@
 
 That no two threads touch one element of a shadow, and that a gather collects every contribution once, is decided on a launch's numbers,
 whatever executor it is for. Here the reference executor, which sees every element that two threads touch, runs the reverse pass as it was
-judged, and again with nothing but atomic additions, on copies of the arguments and with random numbers for shadows: they must leave the
+certified, and again with nothing but atomic additions, on copies of the arguments and with random numbers for shadows: they must leave the
 same. That is done once for each kernel and the numbers of its launch, before anything is launched, and takes its time.
 """
 
@@ -32,14 +32,14 @@ def _reference() -> Executor:
     return Reference()
 
 
-def check_proofs(adjoint: Adjoint, call: Call, judged: Pass, plainly: Pass) -> bool:
-    """Raises LaunchError if the judged reverse pass has two threads meet in an element, or leaves other shadows than the one without
+def check_proofs(adjoint: Adjoint, call: Call, certified: Pass, plainly: Pass) -> bool:
+    """Raises LaunchError if the certified reverse pass has two threads meet in an element, or leaves other shadows than the one without
     proofs does."""
     from ..runtime.reference import RaceError
 
     name = adjoint.primal.name
     try:
-        found = _left_by(adjoint, call, judged)
+        found = _left_by(adjoint, call, certified)
     except RaceError as error:
         what = f"GPUAD_CHECK: `{name}`: two threads meet in an element of a shadow. Nothing was launched; please report this kernel."
         raise LaunchError(f"{what}\n{error}") from error

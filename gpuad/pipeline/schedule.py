@@ -60,14 +60,15 @@ def _plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
         _note(adjoint, call, dict.fromkeys(adjoint.undecided, NO_ISLPY))
         return frozenset()
     meeting = conflicting(adjoint, call)
-    apart = {b for b in adjoint.undecided if b not in meeting} | (one_by_one(adjoint, call) & frozenset(adjoint.undecided))
-    open_ = [b for b in adjoint.undecided if b not in apart]
+    injective = {b for b in adjoint.undecided if b not in meeting} | (one_by_one(adjoint, call) & frozenset(adjoint.undecided))
+    open_ = [b for b in adjoint.undecided if b not in injective]
     gathered = {b for by_digits in (False, True) for b in adjoint.gatherable(open_, by_digits=by_digits)}
     asked = (b for b in open_ if b not in gathered or may_be_injective(adjoint, call, b))
-    apart |= {b for b in asked if counted_injective(adjoint, call, b)}
-    alone = certified(adjoint, call, Variant(frozenset(apart)), [Stage(adjoint.variant(Variant(frozenset(apart))), adjoint.parameters)])
+    injective |= {b for b in asked if counted_injective(adjoint, call, b)}
+    chosen = Variant(frozenset(injective))
+    alone = certified(adjoint, call, chosen, [Stage(adjoint.variant(chosen), adjoint.parameters)])
     if isinstance(alone, tuple):
-        return frozenset(apart)
+        return chosen.plain
     _note(adjoint, call, alone)
     return frozenset()
 
@@ -207,8 +208,8 @@ def _in_fixed_point(adjoint: Adjoint, call: Call, made: tuple[Stage, ...]) -> tu
 
 def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
     """Whether what is proved of a launch bears running it: whatever is in the elements of the boxes, it is as if they were zero."""
-    judged = _stages(adjoint, call, _NO_ZEROS, _NO_SHADOWS, _NO_SHADOWS, boxes)
-    if judged is None:  # nothing runs that would have to be
+    certified_stages = _stages(adjoint, call, _NO_ZEROS, _NO_SHADOWS, _NO_SHADOWS, boxes)
+    if certified_stages is None:  # nothing runs that would have to be
         return True
     plainly = (alone(adjoint, call, _NO_SHADOWS),)
 
@@ -216,7 +217,7 @@ def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
         _put(adjoint, call, boxes, state, content)
         run_stages(adjoint, these, other, state)
 
-    return check_proofs(adjoint, call, partial(run, judged, np.nan), partial(run, plainly, 0.0))
+    return check_proofs(adjoint, call, partial(run, certified_stages, np.nan), partial(run, plainly, 0.0))
 
 
 def _put(adjoint: Adjoint, call: Call, boxes: Boxes, state: State, content: float) -> None:

@@ -135,7 +135,7 @@ def test_distances_that_are_zero_leave_other_premises_alone() -> None:
     with running("host"):
         gpuad.autodiff(slots, 2, N // 2, [Duplicated(H.copy(), np.ones_like(H)), 1, 1, N])
     made = [key[1] for key in slots.specializations if key[0] == "reverse"]
-    assert [(p.optimistic, p.apart) for p in made] == [(True, True), (True, False)]
+    assert [(p.optimistic, p.distances) for p in made] == [(True, True), (True, False)]
 
 
 # --- within programs -------------------------------------------------------------------------------------------------------------------

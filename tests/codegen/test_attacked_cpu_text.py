@@ -164,7 +164,7 @@ def test_what_is_kept_in_a_variable_is_not_what_memory_holds_where_nothing_is_as
 
 
 def test_threads_whose_arguments_overlap_are_announced_if_their_stores_come_last() -> None:
-    marked = {name: "GPUAD_INDEPENDENT\n   " in host_source([ordered(name)], apart=False) for name in CLEAR}
+    marked = {name: "GPUAD_INDEPENDENT\n   " in host_source([ordered(name)], no_alias=False) for name in CLEAR}
     assert {name for name, is_marked in marked.items() if is_marked} == {"loads before a store", "a loop", "sides"}
 
 

@@ -104,7 +104,7 @@ print(sum(1 for _ in Path("/proc/self/task").iterdir()))
 
 def test_a_text_without_a_crew_does_all_by_itself(kernel: Any) -> None:
     text, y, n = host_source([kernel.primal()]), np.zeros(N), np.int32(N)
-    assert "pthread" not in text and "pthread" in host_source([kernel.primal()], crew=True)
+    assert "pthread" not in text and "pthread" in host_source([kernel.primal()], own_pool=True)
     entry = compiled(f"// of nobody else\n{text}", ["gpuad_launch_step"]).gpuad_launch_step
     slots = struct.pack("=2Qi4x", X.ctypes.data, y.ctypes.data, n)
     assert (

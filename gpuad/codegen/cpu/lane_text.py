@@ -280,7 +280,7 @@ class LaneStatements(HostStatements):
         """Whether the compiler may take the lanes of a piece for independent, and shall vectorise it."""
         if piece.in_turn or any(isinstance(a, Tile | Reduction) for a in piece.actions):
             return False
-        return is_vectorisable((*piece.again, *(item for a in piece.actions for item in evaluated(a))), self.apart)
+        return is_vectorisable((*piece.again, *(item for a in piece.actions for item in evaluated(a))), self.no_alias)
 
     def lane_lines(self, piece: Piece) -> list[str]:
         outer, self.lines = self.lines, []

@@ -24,14 +24,14 @@ _GUARDED = {"/": "gpuad_div", "%": "gpuad_rem", "<<": "gpuad_shl", ">>": "gpuad_
 
 @dataclass
 class HostExpressions(Expressions):
-    """A printer of expressions as C++ for the CPU; `wide` are the variables declared with 64 bits, `truths` those that are made
+    """A printer of expressions as C++ for the CPU; `wide` are the variables declared with 64 bits, `booleans` those that are made
     of truth values."""
 
     wide: Wide = field(default_factory=Wide)
-    truths: frozenset[ir.Var] = frozenset()
+    booleans: frozenset[ir.Var] = frozenset()
 
     def element(self, buffer: ir.Buffer, index: ir.Expr) -> str:
-        if not is_of_truth(index, self.truths):
+        if not is_of_truth(index, self.booleans):
             return super().element(buffer, index)
         self.helpers.add("gpuad_hidden")
         return f"{self.names.name_of(buffer)}[gpuad_hidden({self.subscript(index)})]"
@@ -150,9 +150,9 @@ class HostStatements(Statements):
         assert isinstance(self.expressions, HostExpressions)
         self.text: HostExpressions = self.expressions
         self.text.wide = self.wide
-        self.text.truths = made_of_truth_values(self.kernel)
+        self.text.booleans = made_of_truth_values(self.kernel)
         self.stack = 0  # bytes of arrays there
-        self.apart = True  # whether no two parameters overlap
+        self.no_alias = True  # whether no two parameters overlap
         self.sums: list[Sum] = []
         self.repeated = {id(s) for loop in walk_stmts(self.kernel.body) if isinstance(loop, ir.For | ir.While) for s in walk_stmts((loop,))}
         self.strips = all(
@@ -191,7 +191,7 @@ class HostStatements(Statements):
 
     def announce(self, stmt: ir.For) -> None:
         straight = stmt.independent and not holds(stmt.body, ir.For, ir.While)
-        if straight and is_vectorisable(stmt.body, self.apart):
+        if straight and is_vectorisable(stmt.body, self.no_alias):
             self.line("GPUAD_INDEPENDENT")
 
     def stop(self, stmt: ir.Tell) -> None:

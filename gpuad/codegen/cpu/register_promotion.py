@@ -53,16 +53,16 @@ def promote_registers(inner: Inner) -> Promotion | None:
     inner = without_row_guard(inner)
     kernel = inner.kernel
     task = _Places(kernel)
-    found, apart = set(), list[ir.Expr]()
+    found, different = set(), list[ir.Expr]()
     for buffer in task.candidates():
         distances = task.distances(buffer)
         if distances is None or len(distances) > MOST:
             continue
         found.add(buffer)
-        apart += [ir.Binary("!=", distance, ir.Constant(0, distance.type), BOOL) for distance in distances]
+        different += [ir.Binary("!=", distance, ir.Constant(0, distance.type), BOOL) for distance in distances]
     if not found:
         return None
-    rows = _all(([] if inner.rows is None else [inner.rows]) + apart)
+    rows = _all(([] if inner.rows is None else [inner.rows]) + different)
     body = _Waiting(kernel, task, frozenset(found)).block(kernel.body)
     return Promotion(Inner(replace(kernel, body=body), rows, inner.bounds), frozenset(found))
 

@@ -43,24 +43,24 @@ _CLAMPED = (f"{INDENT}return gpuad_stop > 0 ? gpuad_stop : 0;",)
 _DIMENSIONS = ("threadIdx", "blockIdx", "globalIdx", "blockDim", "gridDim")
 
 
-def host_source(kernels: Sequence[Kernel], wide: bool = True, apart: bool = True, crew: bool = False) -> str:
+def host_source(kernels: Sequence[Kernel], wide: bool = True, no_alias: bool = True, own_pool: bool = False) -> str:
     """C++14 text with an entry `int gpuad_launch_<name>(const long long* geometry, const unsigned long long* slots)` for each kernel.
 
     `geometry` holds the grid (x, y, z), the block (x, y, z) and the greatest number of workers, which is a demand if it is negative.
     `slots` holds each argument in 8 bytes: a pointer, or a scalar in the first of them. The entry returns 0, or 1 if the launch is too
     large, or 2 without memory. `wide`: subscripts are computed in 64 bits, for arrays of less than 2^31 elements and unsigned scalars below
-    2^31. `apart`: for arguments of which no written one overlaps another; compile these with -DGPUAD_RESTRICT=__restrict__. Compile with
-    -DGPUAD_ATOMICS for several workers on a kernel with atomics. `crew`: the text has threads of its own; else `gpuad_shared_out_by` says
-    whose they are (see `tasks`), or all is done by the caller's. UnsupportedError for what the CPU cannot run.
+    2^31. `no_alias`: for arguments of which no written one overlaps another; compile these with -DGPUAD_RESTRICT=__restrict__. Compile with
+    -DGPUAD_ATOMICS for several workers on a kernel with atomics. `own_pool`: the text has threads of its own; else `gpuad_shared_out_by`
+    says whose they are (see `tasks`), or all is done by the caller's. UnsupportedError for what the CPU cannot run.
     """
-    texts = [_Entry(kernel, wide, apart) for kernel in kernels]
+    texts = [_Entry(kernel, wide, no_alias) for kernel in kernels]
     helpers = {name for text in texts for name in text.helpers}
     atomics = ATOMICS if any(text.atomic for text in texts) else ""
     scattered = any(text.sums and not text.strips for text in texts)
     includes = ["#include <vector>\n" * any(text.sums for text in texts), "#include <map>\n" * scattered]
     sums = [SUMS * any(text.strips for text in texts), BLOCK_SUMS * scattered]
     rows = ROWS if any(kernel.rows for kernel in kernels) else ""
-    parts = [*includes, WITH_POOL if crew else WITHOUT_POOL, rows, *sums, atomics, host_helper_text(helpers)]
+    parts = [*includes, WITH_POOL if own_pool else WITHOUT_POOL, rows, *sums, atomics, host_helper_text(helpers)]
     return "".join(parts) + "\n".join(t.body for t in texts) + "\n}  // namespace\n\n" + "\n".join(t.entry for t in texts)
 
 
@@ -112,11 +112,11 @@ class _Loop:
 class _Entry:
     """The text of one kernel: its body, the loop over rows, the entry."""
 
-    def __init__(self, kernel: Kernel, wide: bool, apart: bool) -> None:
+    def __init__(self, kernel: Kernel, wide: bool, no_alias: bool) -> None:
         blocks = any(isinstance(s, For) and s.independent for s in walk_stmts(kernel.body))  # are its threads: their arrays stay
         axes = merge_axes(kernel if blocks or not holds(kernel.body, Alloc) else unroll_local_arrays(kernel, assigned=True))
         loops = holds(axes.kernel.body, For, While)
-        flat = flatten(axes.kernel) if loops and wide and apart and "x" in axes.merged else Flat(axes.kernel)
+        flat = flatten(axes.kernel) if loops and wide and no_alias and "x" in axes.merged else Flat(axes.kernel)
         self.name = identifier(kernel.name)
         self.loops = {axis: _Loop(axis, axis in axes.merged) for axis in "xyz"}
         summed = fold(sink_sums(flat.kernel))
@@ -130,8 +130,8 @@ class _Entry:
         rows = hoist(columns.kernel if columns else ranged.kernel)
         self.of_row = rows.values
         reserved = [*functions(kernel), *_DIMENSIONS, *_RESERVED]
-        self.printer = (BlockStatements if blocks and apart else HostStatements)(rows.kernel, reserved, wide)
-        self.printer.apart = apart
+        self.printer = (BlockStatements if blocks and no_alias else HostStatements)(rows.kernel, reserved, wide)
+        self.printer.no_alias = no_alias
         self.row_fields = kernel.rows
         self.declared = self.parameters(self.printer)
         self.kernel = self.printer.kernel
@@ -140,7 +140,7 @@ class _Entry:
         self.strips = bool(self.sums) and self.printer.strips
         self.helpers = self.printer.helpers
         self.atomic = has_atomics(kernel)
-        in_lanes = loops and apart and not self.sums and not (blocks and (self.row_fields or not self.interleaved))
+        in_lanes = loops and no_alias and not self.sums and not (blocks and (self.row_fields or not self.interleaved))
         self.lanes = LaneStatements(rows.kernel, reserved, wide) if in_lanes else None
         if self.lanes and self.lanes.plan is None:
             self.lanes = None
@@ -151,13 +151,13 @@ class _Entry:
         self.inside_text: tuple[list[str], list[str]] = ([], [])  # of its parameters and of its body
         if self.inner is not None:
             self.take_inside(HostStatements(self.inner.kernel, reserved, wide))
-        self.in_order = self.independent and is_vectorisable(self.kernel.body, apart)
-        self.inner_in_order = self.inside is not None and is_vectorisable(self.inside.kernel.body, apart)
-        promotes = split and apart and (self.inner is not None or not self.sums)
+        self.in_order = self.independent and is_vectorisable(self.kernel.body, no_alias)
+        self.inner_in_order = self.inside is not None and is_vectorisable(self.inside.kernel.body, no_alias)
+        promotes = split and no_alias and (self.inner is not None or not self.sums)
         if promotes and not (self.inner_in_order if self.inside else self.in_order):
             self.promote(rows.kernel, reserved)
         plain = self.inner_in_order and not library_calls(kernel) and not self.sums
-        self.in_full = plain and apart and self.inside is not None and may_overlap_tail(self.inside.kernel)
+        self.in_full = plain and no_alias and self.inside is not None and may_overlap_tail(self.inside.kernel)
         inside = self.inner_function()
         body = [] if self.lanes else [*self.function(lines), ""]
         looped = self.looped()

@@ -46,12 +46,13 @@ class _Access:
     place: _Sum
 
 
-def is_vectorisable(work: Iterable[ir.Stmt | ir.Expr], apart: bool, promoted: Set[ir.Buffer] = frozenset()) -> bool:
+def is_vectorisable(work: Iterable[ir.Stmt | ir.Expr], no_alias: bool, promoted: Set[ir.Buffer] = frozenset()) -> bool:
     """Whether the work of a thread, statements or expressions only evaluated, is right wherever its accesses are reordered that a compiler
-    cannot tell apart. `apart`: no two parameters overlap. `promoted`: buffers of which a thread reaches one element under one subscript."""
+    cannot tell apart. `no_alias`: no two parameters overlap. `promoted`: buffers of which a thread reaches one element by one
+    subscript."""
     items = tuple(work)
     changed = {b for s in walk_stmts(tuple(i for i in items if isinstance(i, ir.Stmt))) if (b := written(s)) is not None}
-    order = _Order(apart, changed, promoted)
+    order = _Order(no_alias, changed, promoted)
     if order.changed:
         order.items(items, ())
     return order.is_kept()
@@ -60,8 +61,8 @@ def is_vectorisable(work: Iterable[ir.Stmt | ir.Expr], apart: bool, promoted: Se
 class _Order:
     """Goes through the work in its order, with the stores that may have been made before."""
 
-    def __init__(self, apart: bool, changed: set[ir.Buffer], promoted: Set[ir.Buffer]) -> None:
-        self.apart = apart
+    def __init__(self, no_alias: bool, changed: set[ir.Buffer], promoted: Set[ir.Buffer]) -> None:
+        self.no_alias = no_alias
         self.changed = changed
         self.promoted = promoted
         self.unclear: set[ir.Buffer] = set()  # what has an access after a store that a compiler cannot tell apart from it
@@ -154,7 +155,7 @@ class _Order:
             self.access(found.buffer, found.index)
 
     def access(self, buffer: ir.Buffer, index: ir.Expr) -> None:
-        if not self.stores or (self.apart and buffer not in self.changed):
+        if not self.stores or (self.no_alias and buffer not in self.changed):
             return
         later = _Access(buffer, self.sum(index))
         self.unclear |= {store.buffer for store in self.stores if not self.is_plain(store, later)}
@@ -169,12 +170,12 @@ class _Order:
 
     def is_kept(self) -> bool:
         """Whether all is clear, or what is not is no matter: a store that has no neighbour stays where it is."""
-        return not self.unclear or (self.apart and not self.unclear & self.mixed)
+        return not self.unclear or (self.no_alias and not self.unclear & self.mixed)
 
     def is_plain(self, store: _Access, later: _Access) -> bool:
-        """Whether a compiler sees how the access lies to the store, or they are known to be apart."""
+        """Whether a compiler sees how the access lies to the store, or they are known to be different elements."""
         if store.buffer != later.buffer:
-            return self.apart or store.buffer.length is not None or later.buffer.length is not None
+            return self.no_alias or store.buffer.length is not None or later.buffer.length is not None
         a, b = store.place, later.place
         if a.terms == b.terms:
             return a.constant != b.constant or (a.signed and b.signed)
@@ -224,7 +225,7 @@ class _Order:
         return self.opaque(expr)
 
     def opaque(self, expr: ir.Expr) -> _Sum:
-        if isinstance(expr, Read) and (expr.buffer in self.changed or not self.apart):
+        if isinstance(expr, Read) and (expr.buffer in self.changed or not self.no_alias):
             return self.new()
         parts: list[_Sum] = []
 

@@ -133,12 +133,12 @@ def _units(name: str, fields: list[Named], content: dict[int, Part], lower: Call
     numbers: list[Part] = []
     for field in sorted(fields, key=lambda n: n.place):
         own = _unit(field, 8 * size_of(lower(field.cursor)))
-        if any(_meet(own, part) for part in content.values()):
+        if any(_overlap(own, part) for part in content.values()):
             own = _unit(field, 8)
-        meeting = [part for part in numbers if _meet(own, part)]
+        meeting = [part for part in numbers if _overlap(own, part)]
         numbers = [part for part in numbers if part not in meeting]
         numbers.append(max((*meeting, own), key=lambda part: size_of(part.type)))
-        if any(_meet(numbers[-1], part) for part in content.values()):
+        if any(_overlap(numbers[-1], part) for part in content.values()):
             raise UnsupportedError(
                 f"bit-fields beside other members of the same bytes ({name}) are not supported; make them integers", span
             )
@@ -153,7 +153,7 @@ def _unit(field: Named, size: int) -> Part:
     return Part(field.cursor.spelling, Scalar("uint", size), first // 8)
 
 
-def _meet(one: Part, other: Part) -> bool:
+def _overlap(one: Part, other: Part) -> bool:
     return one.offset < other.offset + size_of(other.type) and other.offset < one.offset + size_of(one.type)
 
 

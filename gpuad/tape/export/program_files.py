@@ -340,7 +340,7 @@ class _Store:
         try:
             for number, ((wide, apart), kernels) in enumerate(self.variants.items()):
                 name = f"kernels{number + 1 if number else ''}.cpp"
-                texts[name] = host_source(list(kernels.values()), wide, apart, crew=True).encode()
+                texts[name] = host_source(list(kernels.values()), wide, apart, own_pool=True).encode()
                 defines = ["-DGPUAD_RESTRICT=__restrict__"] if apart else []
                 table.append({"file": name, "sha256": digest(texts[name]), "defines": defines})
         except UnsupportedError as error:
