@@ -15,6 +15,7 @@ from ..arguments.arrays import namespace
 from ..ir.nodes import Kernel as IrKernel
 from ..pipeline import Call, State
 from ..pipeline.adjoint import Adjoint
+from ..runtime.base import Memory
 from .argument_flattening import on_stream
 from .dropped_gradients import check_flow
 from .forward_over_reverse import Second, second_of
@@ -89,7 +90,7 @@ def _copied(second: Second, state: State) -> State:
     """The state after a launch, where later ones may overwrite what the adjoint and its tangent read."""
     pipeline.keep_live(second.adjoint, second.call, state, frozenset())
     for key, memory in state.dots.items():
-        if key[0] == "primal_dot" and second.call.bound.arguments[key[1]].is_pointer:
+        if key[0] == "primal_dot" and isinstance(memory, Memory):
             state.dots[key] = pipeline.copied(second.call, memory)
     return state
 
