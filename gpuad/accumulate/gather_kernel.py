@@ -24,7 +24,7 @@ from ..optimize.factoring import factor_linear_values, postpone_means
 from ..optimize.piecewise_affine import written
 from ..optimize.privatisation import making
 from ..optimize.simplify import simplify
-from ..optimize.thread_indices import AXES, SimplifiedBounds, conjuncts
+from ..optimize.thread_indices import AXES, SimplifiedBounds
 from ..optimize.unique import make_unique
 from .access_inversion import Move, Target, sum_type
 from .gather import Asked, Axes, Gather, Sides, Slice, replaced, replaced_in, without_lets
@@ -72,7 +72,7 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBound
     mapping = _solution(gathered, piece.move)
     tidied = tidied or tidying(gathered, sides)
     piece = replace(piece, block=without_held(piece.block, asked.held))
-    terms = [t for e in questions(gathered, piece, asked) for t in conjuncts(tidied.condition(replaced_in(e, mapping)))]
+    terms = [t for e in questions(gathered, piece, asked) for t in b.conjuncts(tidied.condition(replaced_in(e, mapping)))]
     block = tidied.block(eliminate_dead_code(_inlined(replaced(piece.block, mapping))))
     loops = [gathered.loops[v] for v in piece.move.searched]
     loops += [ir.For(v, b.zero(I32), gathered.threads[gathered.sender.index(v)], b.const(1, I32), ()) for v in piece.move.spread]
@@ -95,7 +95,7 @@ def without_held(block: ir.Block, held: Set[ir.Expr]) -> ir.Block:
     for stmt in block if held else ():
         stmt = map_blocks(stmt, lambda inner: without_held(inner, held))
         if isinstance(stmt, ir.If) and not stmt.otherwise and not stmt.merges:
-            terms = conjuncts(stmt.condition)
+            terms = b.conjuncts(stmt.condition)
             out += _under([t for t in terms if t not in held], stmt.then) if held & {*terms} else (stmt,)
         else:
             out.append(stmt)
@@ -126,7 +126,7 @@ def _opened(block: ir.Block) -> tuple[list[ir.Expr], ir.Block]:
             names = {v for s in before for v in defined(s)}
             if not names & set(ir.variables(c)):
                 terms, rest = _opened((*before, *then))
-                return [*conjuncts(c), *terms], rest
+                return [*b.conjuncts(c), *terms], rest
     return [], block
 
 

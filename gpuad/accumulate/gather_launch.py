@@ -15,9 +15,9 @@ from math import prod
 from typing import TypeAlias
 
 from ..analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval
+from ..ir.folding import conjuncts
 from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, While
 from ..ir.rewrite import walk_stmts
-from ..optimize.thread_indices import conjuncts
 from .gather import Asked, Gather, Sides, Slice
 from .gather_kernel import asked_first, at_target, questions, without_held
 

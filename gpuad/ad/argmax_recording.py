@@ -37,6 +37,7 @@ from ..ir.rewrite import (
     substituted,
     used_vars,
     walk_stmts,
+    written_in,
 )
 from ..ir.types import BOOL
 
@@ -225,7 +226,7 @@ class _Slice:
         self.values[pair.backward.var] = pair.forward.var
         self.own = {v: s for s in pair.backward.body if isinstance(s, ir.Let | ir.Load) for v in defined(s)}
         self.inner = bound_in(pair.backward)
-        self.changed = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Store | ir.Accumulate | ir.Take | ir.Atomic)}
+        self.changed = written_in(body)
         self.parameters = _free(body)
         self.copies: list[ir.Stmt] = []
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ..analysis.min_cut import SINK, SOURCE, Node, minimum_cut
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, assigned_vars, blocks, defined, expressions, map_blocks, map_exprs, substitute, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, blocks, defined, expressions, map_blocks, map_exprs, substitute, target, walk_stmts
 from ..ir.types import I64
 from ..optimize.dead_code import eliminate_dead_code
 from .stack_layout import thread_place
@@ -92,7 +92,7 @@ class _Reverse:
         return self.itself(stmt)
 
     def itself(self, stmt: ir.Stmt) -> bool:
-        if isinstance(stmt, _EFFECTS) or _target(stmt) is not _local(stmt):
+        if isinstance(stmt, _EFFECTS) or target(stmt) is not _local(stmt):
             return True
         if isinstance(stmt, ir.Load | ir.Store | ir.Accumulate) and (stmt.buffer in self.buffers or stmt.buffer in self.others):
             return True
@@ -124,15 +124,10 @@ class _Reverse:
             self.buffers.update(b for b in (_local(s),) if b is not None)
 
 
-def _target(stmt: ir.Stmt) -> ir.Buffer | None:
-    """The memory that a statement itself writes."""
-    return stmt.buffer if isinstance(stmt, ir.Store | ir.Accumulate | ir.Take | ir.Atomic) else None
-
-
 def _local(stmt: ir.Stmt) -> ir.Buffer | None:
     """The local array that a statement itself writes."""
-    target = _target(stmt)
-    return target if target is not None and target.length is not None else None
+    buffer = target(stmt)
+    return buffer if buffer is not None and buffer.length is not None else None
 
 
 # --- the graph -----------------------------------------------------------------------------------------------------------------------
@@ -179,8 +174,8 @@ class _Graph:
         targets += [b for s in inside if (b := _local(s)) is not None and b not in self.reverse.buffers]
         if any(self.reverse.itself(s) for s in inside):
             targets.append(SINK)
-        for target in targets:
-            self.join(stmt.condition, target)
+        for changed in targets:
+            self.join(stmt.condition, changed)
         for m in stmt.merges:
             if m.var not in self.reverse.vars:
                 self.weigh(m.var)

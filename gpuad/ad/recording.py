@@ -63,17 +63,13 @@ def _frontier(body: Block, carried: tuple[Carried, ...], state: set[Var], activi
     made: dict[Var, int] = {}  # inactive values that depend on the state, and the statement of each
     wanted: set[Var] = set()
     for stmt in body:
-        used = _used(stmt) & (state | made.keys())
+        used = set(used_vars((stmt,))) & (state | made.keys())
         if used and _is_inactive(stmt, activity):
             made |= dict.fromkeys(defined(stmt), id(stmt))
         else:
             wanted |= used
     wanted |= {v for c in carried if c.var in activity.varied for v in variables(c.next)}
     return frozenset(made[v] for v in wanted if v in made)
-
-
-def _used(stmt: Stmt) -> set[Var]:
-    return set(used_vars((stmt,)))
 
 
 def _is_inactive(stmt: Stmt, activity: Activity) -> bool:

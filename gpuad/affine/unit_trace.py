@@ -43,7 +43,7 @@ from ..ir.nodes import (
     Var,
     While,
 )
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import walk_stmts, written_in
 from ..ir.types import BOOL, I32, I64, Scalar, Space, value_type
 from .canonical import Canonical, Guards, Terms
 from .effects import Dim, Shape
@@ -331,7 +331,7 @@ class _Unit(Walk):
 
     def arrays_written(self, body: Block) -> frozenset[Hashable]:
         made = {s.buffer for s in walk_stmts(body) if isinstance(s, Alloc)}
-        written = {s.buffer for s in walk_stmts(body) if isinstance(s, Store | Take | Accumulate | Atomic)} - made
+        written = written_in(body) - made
         return frozenset(self.places[b].array for b in written if b in self.places)
 
     def inside(

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from ..ad.stack_layout import block_number, thread_in_block
 from ..ir import folding as b
 from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Binary, Block, Buffer, Expr, How, If, Kernel, Let, Load, Stmt, Store, Var, While
-from ..ir.rewrite import Names, edit, on_buffers, walk_stmts
+from ..ir.rewrite import Names, edit, on_buffers, walk_stmts, written_in
 from ..ir.types import I32, I64, Space
 from ..optimize.dead_code import eliminate_dead_code, holds_barrier
 from .store_conflicts import StoreConflictInspector
@@ -67,7 +67,7 @@ def barrier_order_inspector(kernel: Kernel, buffers: Collection[Buffer]) -> Barr
     """The kernel that watches the accesses to `buffers`. Assumes that there is no `hindrance`, and that all threads of a block come to each
     barrier (`lower.barrier_hoisting`)."""
     names = Names(kernel)
-    written = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Store | Accumulate | Atomic) and s.buffer.length is None}
+    written = {buffer for buffer in written_in(kernel.body) if buffer.length is None}
     copies = {x: names.buffer(f"{x.name}_saved", x.element) for x in kernel.buffers if x in written}
     cells = {x: tuple(names.buffer(f"{x.name}_{cell}", I64) for cell in _CELLS) for x in kernel.buffers if x in buffers}
     watch = _Watch(cells, names.buffer("gpuad_meeting", I32), names, [])

@@ -16,7 +16,7 @@ from ..ad.stack_layout import thread_number
 from ..analysis.trip_counts import constant_trips
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, assigned_vars, blocks, bound, edit, expressions, map_blocks, used_vars, walk_stmts
+from ..ir.rewrite import Names, assigned_vars, blocks, bound, edit, expressions, map_blocks, used_vars, walk_stmts, written_in
 from ..ir.types import BOOL, I32, I64, Space
 from ..optimize.dead_code import eliminate_dead_code
 
@@ -115,7 +115,7 @@ def _unknown(reverse: ir.Kernel) -> set[ir.Var]:
                 arrays.add(memory)
             if not sure and isinstance(stmt, ir.If | ir.For | ir.While):  # whether, or how often, is not known
                 found |= assigned_vars((stmt,))
-                arrays |= {s.buffer for s in walk_stmts((stmt,)) if isinstance(s, ir.Store | ir.Accumulate | ir.Take | ir.Atomic)}
+                arrays |= written_in((stmt,))
     return found
 
 

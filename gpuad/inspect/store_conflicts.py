@@ -20,7 +20,7 @@ from ..analysis.races import Write, contested, is_plain_write, stored_value
 from ..analysis.uniformity import common
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, edit, expressions, on_buffers, touches, walk_stmts
+from ..ir.rewrite import Names, edit, expressions, on_buffers, touches, walk_stmts, written_in
 from ..ir.types import I32, I64
 from ..optimize.dead_code import eliminate_dead_code
 
@@ -58,7 +58,7 @@ def store_conflict_inspector(
     """The kernel that checks the contested stores to `buffers`, and whether atomic operations of different `kinds` (by the id of the
     statement) meet in an element; of these the flag is 2."""
     names = Names(kernel)
-    written = {s.buffer for s in walk_stmts(kernel.body) if isinstance(s, ir.Store | ir.Accumulate | ir.Atomic) and s.buffer.length is None}
+    written = {buffer for buffer in written_in(kernel.body) if buffer.length is None}
     copies = {x: names.buffer(f"{x.name}_saved", x.element) for x in kernel.buffers if x in written}
     stored, mixed = {id(s) for s in contested(kernel, buffers)}, kinds or {}
     owners: dict[ir.Buffer, dict[str, ir.Buffer]] = {x: {} for x in kernel.buffers if x in buffers}

@@ -460,3 +460,10 @@ def every(conditions: Iterable[Expr]) -> Expr | None:
 def size(expr: Expr) -> int:
     """Number of nodes."""
     return sum(1 for _ in walk(expr))
+
+
+def conjuncts(expr: Expr) -> list[Expr]:
+    """The terms of a conjunction."""
+    if isinstance(expr, Binary) and expr.op == "&&":
+        return [*conjuncts(expr.left), *conjuncts(expr.right)]
+    return [expr]

@@ -153,6 +153,16 @@ def touches(block: ir.Block, buffer: ir.Buffer) -> Iterator[ir.Stmt]:
     return (s for s in walk_stmts(block) if getattr(s, "buffer", None) == buffer)
 
 
+def target(stmt: ir.Stmt) -> ir.Buffer | None:
+    """The memory that a statement itself writes."""
+    return stmt.buffer if isinstance(stmt, ir.Store | ir.Accumulate | ir.Take | ir.Atomic) else None
+
+
+def written_in(block: ir.Block) -> frozenset[ir.Buffer]:
+    """The memory that the statements of a block, or those inside it, write."""
+    return frozenset(buffer for stmt in walk_stmts(block) if (buffer := target(stmt)) is not None)
+
+
 def expressions(stmt: ir.Stmt) -> tuple[ir.Expr, ...]:
     """The expressions directly in a statement (not those of statements inside it): operands, indices, conditions, bounds, and the inputs of
     merges and carried values. Vars that the statement defines are not among them; an Assign's target is neither."""

@@ -28,7 +28,7 @@ from ..analysis.uniformity import is_common, uniform
 from ..errors import UnsupportedError
 from ..ir import folding
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, bound, defined, expressions_in, grid_barrier, map_blocks, map_exprs, named, walk_stmts
+from ..ir.rewrite import Names, bound, defined, expressions_in, grid_barrier, map_blocks, map_exprs, named, walk_stmts, written_in
 from ..ir.types import BOOL, I32, I64, Scalar, Space
 from ..optimize.dead_code import tidy
 
@@ -169,7 +169,7 @@ class _Planner:
         self.where: dict[ir.Var, tuple[int, ir.Stmt]] = {}
         self.kept: dict[ir.Var, ir.Var] = {}
         self.pure: dict[ir.Var, bool] = {}
-        self.written = frozenset(s.buffer for s in walk_stmts(kernel.body) if isinstance(s, ir.Store | ir.Accumulate | ir.Atomic | ir.Take))
+        self.written = written_in(kernel.body)
 
     # control flow around barriers
 

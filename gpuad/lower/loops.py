@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from ..ir import folding, surface
-from ..ir.nodes import Accumulate, Atomic, Buffer, Carried, Constant, Expr, For, Let, Load, Stmt, Store, Take, Var, While, variables
-from ..ir.rewrite import expressions, walk_stmts
+from ..ir.nodes import Buffer, Carried, Constant, Expr, For, Let, Load, Stmt, Var, While, variables
+from ..ir.rewrite import expressions, written_in
 from ..ir.types import BOOL, I32, Scalar
 from ..source import Span
 from .expressions import scalar
@@ -382,7 +382,7 @@ def _bounds(
             found.clear()
 
     trial = s.fork(probe)
-    fits = bool(found) and _invariant(found[0], trial.out, plan.all_vars | set(own), _written(branch.out))
+    fits = bool(found) and _invariant(found[0], trial.out, plan.all_vars | set(own), written_in(tuple(branch.out)))
     return evaluate if fits and form.direction_fits(found[0][1]) and not _wraps(form, found[0][0]) else None
 
 
@@ -401,15 +401,11 @@ def _wraps(form: _Counting, stop: Expr) -> bool:
     return stop.value == (low if form.op == "<=" else high)
 
 
-def _invariant(values: tuple[Expr, ...], stmts: list[Stmt], moving: set[Expr], written: set[Buffer]) -> bool:
+def _invariant(values: tuple[Expr, ...], stmts: list[Stmt], moving: set[Expr], written: frozenset[Buffer]) -> bool:
     if not _only_loads(stmts) or any(isinstance(stmt, Load) and stmt.buffer in written for stmt in stmts):
         return False
     used = [v for e in (*values, *(e for stmt in stmts for e in expressions(stmt))) for v in variables(e)]
     return not any(v in moving for v in used)
-
-
-def _written(block: list[Stmt]) -> set[Buffer]:
-    return {stmt.buffer for stmt in walk_stmts(tuple(block)) if isinstance(stmt, (Store, Accumulate, Take, Atomic))}
 
 
 # --- recognising -------------------------------------------------------------------------------------------------------------------

@@ -32,14 +32,14 @@ from ..ir.rewrite import (
     substitute,
     used_vars,
     walk_stmts,
+    written_in,
 )
 from ..ir.types import BOOL, I32
 
 
 def eliminate_common_subexpressions(body: ir.Block) -> ir.Block:
     """What was computed or read before, around, is not computed or read again; an index that lies next to another is written so."""
-    written = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Store | ir.Take | ir.Accumulate | ir.Atomic)}
-    return _Share(assigned_vars(body), frozenset(written)).block(body, {}, {})
+    return _Share(assigned_vars(body), written_in(body)).block(body, {}, {})
 
 
 class _Share:

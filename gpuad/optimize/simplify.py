@@ -13,7 +13,20 @@ from dataclasses import replace
 from functools import partial
 
 from ..ir import nodes as ir
-from ..ir.rewrite import assigned_vars, blocks, edit, expressions, map_blocks, map_stmt_exprs, substitute, substituted, touches, walk_stmts
+from ..ir.rewrite import (
+    assigned_vars,
+    blocks,
+    edit,
+    holds,
+    map_blocks,
+    map_stmt_exprs,
+    substitute,
+    substituted,
+    touches,
+    used_vars,
+    walk_stmts,
+    written_in,
+)
 from ..ir.types import Space
 
 
@@ -98,10 +111,7 @@ def _named_inits(block: ir.Block) -> ir.Block:
 
 def _inline(body: ir.Block, first_own: int) -> ir.Block:
     """Puts a temporary of ours that is used once at its use, unless that would move it into a loop."""
-    uses: Counter[ir.Var] = Counter()
-    for stmt in walk_stmts(body):
-        for expr in expressions(stmt):
-            uses.update(ir.variables(expr))
+    uses = Counter(used_vars(body))
     fixed: frozenset[ir.Expr] = assigned_vars(body)
     wanted = {
         s.var
@@ -115,7 +125,7 @@ def _inline_block(block: ir.Block, wanted: set[ir.Var]) -> ir.Block:
     out: list[ir.Stmt] = []
     pending: dict[ir.Var, ir.Let] = {}
     for stmt in block:
-        used = set(_used(stmt))
+        used = set(used_vars((stmt,)))
         if isinstance(stmt, ir.For | ir.While):
             out.extend(pending.pop(v) for v in list(pending) if v in set(_used_repeatedly(stmt)))
         stmt = substituted(stmt, {v: let.value for v, let in pending.items() if v in used})
@@ -128,15 +138,9 @@ def _inline_block(block: ir.Block, wanted: set[ir.Var]) -> ir.Block:
     return (*out, *pending.values())  # the one use of what is left is outside: a merge, a carried value
 
 
-def _used(stmt: ir.Stmt) -> Iterator[ir.Var]:
-    """The Vars used in a statement or inside it."""
-    inner = (s for b in blocks(stmt) for s in walk_stmts(b))
-    return (v for s in (stmt, *inner) for e in expressions(s) for v in ir.variables(e))
-
-
 def _used_repeatedly(loop: ir.For | ir.While) -> Iterator[ir.Var]:
     """The Vars that a loop uses in every iteration."""
-    yield from (v for b in blocks(loop) for s in b for v in _used(s))
+    yield from (v for block in blocks(loop) for v in used_vars(block))
     yield from (v for c in loop.carried for v in ir.variables(c.next))
     if isinstance(loop, ir.While):
         yield from ir.variables(loop.condition)
@@ -178,8 +182,10 @@ def _forward(block: ir.Block, *, own: bool = False) -> ir.Block:
                 if _is_own(b) or not own:
                     known[b, i] = var
             case _:
-                written = _written(stmt)
-                known = {} if _waits(stmt) else {k: v for k, v in known.items() if k[0] not in written or (own and _misses(stmt, k[1]))}
+                written = written_in((stmt,))
+                known = {k: v for k, v in known.items() if k[0] not in written or (own and _misses(stmt, k[1]))}
+                if holds((stmt,), ir.Barrier):  # other threads may write before the statement is done
+                    known = {}
                 if isinstance(stmt, ir.Store) and isinstance(stmt.value, ir.Var | ir.Constant) and (_is_own(stmt.buffer) or not own):
                     known[stmt.buffer, stmt.index] = stmt.value
         out.append(map_blocks(stmt, lambda inner: _forward(inner, own=own)))
@@ -198,14 +204,3 @@ def _unread(block: ir.Block) -> ir.Block:
         )
         out[last + 1 :] = edit(tuple(out[last + 1 :]), partial(_store_to, array))
     return tuple(out)
-
-
-def _waits(stmt: ir.Stmt) -> bool:
-    """Whether other threads may write before the statement is done."""
-    inner = (s for block in blocks(stmt) for s in walk_stmts(block))
-    return any(isinstance(s, ir.Barrier) for s in (stmt, *inner))
-
-
-def _written(stmt: ir.Stmt) -> set[ir.Buffer]:
-    inner = (s for block in blocks(stmt) for s in walk_stmts(block))
-    return {s.buffer for s in (stmt, *inner) if isinstance(s, ir.Store | ir.Accumulate | ir.Atomic | ir.Take)}

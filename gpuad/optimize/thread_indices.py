@@ -352,7 +352,7 @@ class SimplifiedBounds:
     def condition(self, expr: ir.Expr) -> ir.Expr:
         """A conjunction, each term once."""
         terms: list[ir.Expr] = []
-        for term in conjuncts(expr):
+        for term in b.conjuncts(expr):
             new = self.term(term)
             if not b.is_const(new, True) and not any(self.implies(other, new) for other in terms):
                 terms = [*(other for other in terms if not self.implies(new, other)), new]
@@ -405,13 +405,6 @@ class SimplifiedBounds:
         ):
             return b.const(True, BOOL)
         return b.compare(op, index, low)
-
-
-def conjuncts(expr: ir.Expr) -> list[ir.Expr]:
-    """The terms of a conjunction."""
-    if isinstance(expr, ir.Binary) and expr.op == "&&":
-        return [*conjuncts(expr.left), *conjuncts(expr.right)]
-    return [expr]
 
 
 def _is_sum(*exprs: ir.Expr) -> bool:

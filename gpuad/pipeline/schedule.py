@@ -20,8 +20,8 @@ from ..affine.relations import is_installed
 from ..analysis.trip_counts import depths
 from ..errors import GpuadError, LaunchError, UnsupportedError
 from ..ir.dtypes import dtype_of
-from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store
-from ..ir.rewrite import walk_stmts
+from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store
+from ..ir.rewrite import walk_stmts, written_in
 from ..runtime.base import Argument, Memory
 from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, copied, live, shadow_of
@@ -363,7 +363,7 @@ def take_scratch(adjoint: Adjoint, call: Call) -> None:
 
 def _counts_by_results(adjoint: Adjoint) -> bool:
     """Whether the kernel that counts reads what the launch writes."""
-    written = {s.buffer for s in walk_stmts(adjoint.primal.body) if isinstance(s, Store | Accumulate | Atomic)}
+    written = written_in(adjoint.primal.body)
     return any(isinstance(s, Load) and s.buffer in written for s in walk_stmts(adjoint.layout.counting))
 
 

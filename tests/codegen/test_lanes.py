@@ -187,7 +187,7 @@ def test_gathers_that_read_where_data_say_behind_a_branch(name: str, alone: bool
 
 
 def test_arguments_that_overlap_are_run_thread_by_thread() -> None:
-    assert "gpuad_strips_" not in host_source([made(IN_STEP["a sum"])], apart=False)
+    assert "gpuad_strips_" not in host_source([made(IN_STEP["a sum"])], no_alias=False)
 
 
 def outcome(executor: Any, kernel: Kernel, seed: int, block: int) -> list[Any]:

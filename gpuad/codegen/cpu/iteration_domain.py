@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from ...ir import folding as b
 from ...ir import nodes as ir
 from ...ir.rewrite import assigned_vars, defined, expressions_in, is_short, map_exprs, rebuild, substitute, walk_stmts
-from ...ir.types import BOOL, F64, I32, U32, Scalar
+from ...ir.types import F64, I32, U32, Scalar
 from ..folded import Read, expanded, scopes, single_values
 from .widen import SMALL
 
@@ -113,27 +113,15 @@ def take_bounds(kernel: ir.Kernel) -> Ranged:
         return Ranged(kernel)
     values = expanded(s for s in before if isinstance(s, ir.Let))
     bounds, kept = [], []
-    for term in _terms(last.condition):
+    for term in b.conjuncts(last.condition):
         bound = bound_of(substitute(term, values), kernel)
         kept += [] if bound else [term]
         bounds += [bound] if bound else []
     if not bounds:
         return Ranged(kernel)
-    body: list[ir.Stmt | None] = [*before, *(last.then if not kept else [replace(last, condition=_conjunction(kept))])]
+    rest = b.every(kept)
+    body: list[ir.Stmt | None] = [*before, *(last.then if rest is None else [replace(last, condition=rest)])]
     return Ranged(replace(kernel, body=tuple(s for s in body if s is not None)), tuple(bounds))
-
-
-def _terms(condition: ir.Expr) -> list[ir.Expr]:
-    if isinstance(condition, ir.Binary) and condition.op == "&&":
-        return [*_terms(condition.left), *_terms(condition.right)]
-    return [condition]
-
-
-def _conjunction(terms: list[ir.Expr]) -> ir.Expr:
-    result = terms[0]
-    for term in terms[1:]:
-        result = ir.Binary("&&", result, term, BOOL)
-    return result
 
 
 def bound_of(term: ir.Expr, kernel: ir.Kernel) -> Bound | None:
@@ -197,7 +185,7 @@ def inner(kernel: ir.Kernel) -> Inner | None:
     names = [v for s in body for v in defined(s)]
     if task.guards < 2 or len(set(names)) < len(names):
         return None
-    return Inner(replace(kernel, body=body), _conjunction(task.rows) if task.rows else None, tuple(task.bounds))
+    return Inner(replace(kernel, body=body), b.every(task.rows), tuple(task.bounds))
 
 
 def without_row_guard(found: Inner) -> Inner:
@@ -206,12 +194,12 @@ def without_row_guard(found: Inner) -> Inner:
     if not isinstance(last, ir.If) or last.otherwise or last.merges or not all(isinstance(s, ir.Let) for s in before):
         return found
     values = expanded(s for s in before if isinstance(s, ir.Let))
-    asked = [substitute(term, values) for term in _terms(last.condition)]
+    asked = [substitute(term, values) for term in b.conjuncts(last.condition)]
     if not all(is_of_row(term, found.kernel) for term in asked):
         return found
     body = (*(s for s in before if s is not None), *last.then)
     terms = [*([] if found.rows is None else [found.rows]), *asked]
-    return Inner(replace(found.kernel, body=body), _conjunction(terms), found.bounds)
+    return Inner(replace(found.kernel, body=body), b.every(terms), found.bounds)
 
 
 class _Inside:
@@ -221,7 +209,7 @@ class _Inside:
         self.kernel = kernel
         self.fixed = assigned_vars(kernel.body)
         known = single_values(kernel)
-        self.asked = {substitute(t, known) for s in walk_stmts(kernel.body) if isinstance(s, ir.If) for t in _terms(s.condition)}
+        self.asked = {substitute(t, known) for s in walk_stmts(kernel.body) if isinstance(s, ir.If) for t in b.conjuncts(s.condition)}
         self.values: dict[ir.Var, ir.Expr] = {}
         self.bounds: list[Bound] = []
         self.rows: list[ir.Expr] = []
@@ -256,7 +244,7 @@ class _Inside:
         is where it does not hold."""
         if stmt.otherwise or stmt.merges:
             return False
-        for term in _terms(stmt.condition):
+        for term in b.conjuncts(stmt.condition):
             full = substitute(term, self.values)
             elsewhere = self.beside(full) if isinstance(full, ir.Binary) and full.left.type.is_integer else None
             if elsewhere is not None:
@@ -279,7 +267,7 @@ class _Inside:
 
     def is_collected(self, condition: ir.Expr) -> bool:
         """Whether all that is asked is whether something was added to a sum, and something was."""
-        terms = _terms(condition)
+        terms = b.conjuncts(condition)
         sums = [t.arguments[0] for t in terms if isinstance(t, ir.Call) and t.function == "gpuad_collected"]
         return len(sums) == len(terms) and all(s in self.sums for s in sums)
 
@@ -287,7 +275,7 @@ class _Inside:
 def _parts(stmt: ir.If, values: dict[ir.Var, ir.Expr], kernel: ir.Kernel) -> tuple[list[Bound], list[ir.Expr]] | None:
     """The bounds of x in which a guard holds, given that what it asks of the row does; None if it asks anything else."""
     bounds, rows = [], []
-    for term in _terms(stmt.condition):
+    for term in b.conjuncts(stmt.condition):
         full = substitute(term, values)
         bound = bound_of(_ordered(full), kernel)
         if bound is not None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
+from ...ir.folding import is_const
 from ...ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Cast, Constant, Expr, How, If, Kernel, Stmt, Take, Unary, Var
 from ...ir.rewrite import substitute, walk_stmts
 from ...ir.types import F64, Scalar
@@ -75,7 +76,7 @@ def sink_sums(kernel: Kernel) -> Kernel:
         return kernel
     *before, guard = kernel.body[:-count]
     sums = kernel.body[-count:]
-    if not isinstance(guard, If) or guard.otherwise or not all(_is_zero(m.otherwise) for m in guard.merges):
+    if not isinstance(guard, If) or guard.otherwise or not all(is_const(m.otherwise, 0) for m in guard.merges):
         return kernel
     merged = {m.var for m in guard.merges}
     if not all(isinstance(s, Accumulate) and isinstance(s.index, Constant) and is_linear(s.value, merged) for s in sums):
@@ -98,7 +99,3 @@ def is_linear(expr: Expr, names: Set[Var]) -> bool:
         case Binary(op="+" | "-", left=a, right=b):
             return is_linear(a, names) and is_linear(b, names)
     return False
-
-
-def _is_zero(expr: Expr) -> bool:
-    return isinstance(expr, Constant) and expr.value == 0

@@ -21,7 +21,7 @@ from ...analysis.index_polynomials import Monomial, Polynomial, plus, scale, tim
 from ...ir import nodes as ir
 from ...ir.rewrite import assigned_vars, bound, rebuild, substitute, walk_stmts
 from ...ir.types import BOOL, HALVES, I32, I64, Space
-from ..folded import Read, operands, read, reads, scopes, targets, visit_operands, written
+from ..folded import Read, operands, read, reads, scopes, targets, unconverted, visit_operands, written
 from .iteration_domain import GLOBAL, Inner, is_of_row, without_row_guard
 from .lane_conflicts import is_sum
 from .row_loops import values_of
@@ -126,7 +126,7 @@ class _Places:
         """What tells elements apart; None for a subscript that is not the same wherever it stands."""
         if any(v in self.assigned for v in ir.variables(index)) or any(True for _ in reads(index)) or index.type.bits < 32:
             return None
-        full = _bare(substitute(index, self.values))
+        full = unconverted(substitute(index, self.values))
         found = _wrapped(_polynomial(full), full.type.bits)
         return _Place(buffer, frozenset(found.items()), full.type.bits) if len(found) <= _TERMS else None
 
@@ -143,15 +143,6 @@ def accesses(stmt: ir.Stmt) -> Iterator[tuple[ir.Buffer, ir.Expr]]:
     yield from ((r.buffer, r.index) for e in operands(stmt) for r in reads(e))
     if isinstance(stmt, ir.Load | ir.Store | ir.Accumulate | ir.Take):
         yield stmt.buffer, stmt.index
-
-
-def _bare(index: ir.Expr) -> ir.Expr:
-    """Without the conversion from 32 to 64 bits of the whole: different numbers stay different."""
-    while isinstance(index, ir.Cast) and index.type.is_integer and index.operand.type.is_integer and index.operand.type.bits >= 32:
-        if index.type.bits < index.operand.type.bits:
-            break
-        index = index.operand
-    return index
 
 
 def _polynomial(expr: ir.Expr) -> Polynomial:
