@@ -81,7 +81,7 @@ def test_rows_of_all_lengths(name: str, workers: int) -> None:
 def test_which_threads_are_done_twice(name: str) -> None:
     assert may_overlap_tail(made(name)) == (name in STORES)
     assert (f"gpuad_strip += {STRIP}" in host_source([made(name)])) == (name in STORES)
-    assert "gpuad_strip" not in host_source([made(name)], apart=False)  # what is stored may be what another thread reads
+    assert "gpuad_strip" not in host_source([made(name)], no_alias=False)  # what is stored may be what another thread reads
 
 
 @pytest.mark.parametrize("n", [15, 16, 17, 18, 33, 47])
