@@ -226,7 +226,7 @@ class AccessInversion:
             target, origin = chosen
             targets.append(target)
             for a in mine:
-                move = self.move(a, slopes, origin)
+                move = self.move(a, origin)
                 if move is None:
                     return None
                 inside = None if move.condition is not None else b.every(a.piece.conditions)
@@ -391,7 +391,7 @@ class AccessInversion:
 
     # --- moves -------------------------------------------------------------------------------------------------------------------
 
-    def move(self, a: _Ahead, slopes: Slopes, origin: Sequence[Polynomial]) -> Move | None:
+    def move(self, a: _Ahead, origin: Sequence[Polynomial]) -> Move | None:
         """The move of a piece, seen from the element's own thread."""
         loops = tuple(loop.var for loop in a.add.loops if isinstance(loop, ir.For))
         spread = tuple(v for v in reversed(self.sender) if v in self.used and v not in a.solved)

@@ -137,7 +137,7 @@ class _Forward:
             return (stmt, *self.keep(self.kept[stmt.var]))
         if not self.varies(stmt.var):
             return (stmt,)
-        return (replace(stmt, var=self.tangent_var(stmt.var), value=self.tangent(stmt.value, stmt.span, stmt.var)), stmt)
+        return (replace(stmt, var=self.tangent_var(stmt.var), value=self.tangent(stmt.value, stmt.span)), stmt)
 
     def shuffle(self, stmt: ir.Shuffle) -> ir.Block:
         if not self.varies(stmt.var):
@@ -247,8 +247,8 @@ class _Forward:
 
     # --- expressions -----------------------------------------------------------------------------------------------------------------
 
-    def tangent(self, expr: ir.Expr, span: Span | None, result: ir.Var | None = None) -> ir.Expr:
-        """The tangent of an expression's value; `result` holds that value, if given."""
+    def tangent(self, expr: ir.Expr, span: Span | None) -> ir.Expr:
+        """The tangent of an expression's value."""
         if not any(self.varies(v) for v in differentiable(expr)):
             return b.zero(expr.type)
         match expr:

@@ -255,7 +255,7 @@ class _Certificate:
         if writer is not reader and (writer.order < reader.order) and not _exclusive(self.graph, reader, writer):
             return False
         common = [d.name for d in reader.dims if d in writer.dims]
-        return bool(both.is_subset(agreeing(self.graph, reader.dims, writer.dims, common)))
+        return bool(both.is_subset(agreeing(reader.dims, writer.dims, common)))
 
     # --- what is cleared ----------------------------------------------------------------------------------------------------------
 

@@ -254,7 +254,7 @@ class _Search:
         names = [d.name for d in one.dims]
         if names != [d.name for d in other.dims] or one.element is not other.element:
             return None
-        same = agreeing(graph, one.dims, other.dims, names)
+        same = agreeing(one.dims, other.dims, names)
         related = same.intersect_domain(one.instances(graph)).intersect_range(other.instances(graph))
         return related if _is_one_to_one(related) and self.alike(related) else None
 

@@ -128,7 +128,7 @@ def _defined(graph: Graph, terms: list[str]) -> str:
     return f"exists ({', '.join(names)} : {formula})" if names else formula
 
 
-def agreeing(graph: Graph, one: Sequence[Dim], other: Sequence[Dim], names: Iterable[str]) -> Map:
+def agreeing(one: Sequence[Dim], other: Sequence[Dim], names: Iterable[str]) -> Map:
     """Pairs of instances that have the same value in some dimensions."""
     import islpy
 

@@ -15,10 +15,10 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..ir.nodes import NEGATED
 from ..ir.types import BOOL, I64, Scalar
 
 _EXACT = {"+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_, "^": operator.xor}
-NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 NONE: frozenset[str] = frozenset()
 NOWHERE = -(1 << 40)  # what is read outside of a table
 _QUOTIENTS = 3  # that are told apart
@@ -280,7 +280,7 @@ class Graph:
             found: Node = a.args[0]
             return found
         if a.op == "compare" and not a.args[1].type.is_float:
-            return self.compare(NOT[a.args[0]], a.args[1], a.args[2])
+            return self.compare(NEGATED[a.args[0]], a.args[1], a.args[2])
         return self.node("!", (a,), BOOL, None if a.text is None else f"not ({a.text})")
 
     def both(self, a: Node, b: Node) -> Node:

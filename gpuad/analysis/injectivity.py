@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.nodes import (
+    NEGATED,
     Accumulate,
     Atomic,
     Binary,
@@ -316,12 +317,12 @@ class Walk:
                 return self.constraints(a, True, ranges) + self.constraints(b, True, ranges)
             case Binary(op="||", left=a, right=b) if not holds:
                 return self.constraints(a, False, ranges) + self.constraints(b, False, ranges)
-            case Binary(op=op, left=a, right=b) if a.type.is_integer and (op if holds else _NOT.get(op)) in _BOUNDS:
+            case Binary(op=op, left=a, right=b) if a.type.is_integer and (op if holds else NEGATED.get(op)) in _BOUNDS:
                 try:
                     difference = self.form(a, ranges) + self.form(b, ranges).scaled(-1)
                 except Unknown:
                     return []
-                sign, shift, kind = _BOUNDS[op if holds else _NOT[op]]
+                sign, shift, kind = _BOUNDS[op if holds else NEGATED[op]]
                 return [(difference.scaled(sign) + Form(shift), kind)]
             case Binary(op=op, left=a, right=b) if a.type.is_integer and op == ("!=" if holds else "=="):
                 return self.unequal(a, b, ranges)
@@ -360,7 +361,6 @@ def _said(condition: Expr, merge: Merge) -> Expr | None:
     return None
 
 
-_NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "!=": "==", "==": "!="}
 _BOUNDS = {"<": (1, 1, "<="), "<=": (1, 0, "<="), ">": (-1, 1, "<="), ">=": (-1, 0, "<="), "==": (1, 0, "==")}
 
 

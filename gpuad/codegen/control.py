@@ -68,7 +68,7 @@ class Control(Scopes):
     def two_sides(self, condition: str, then: list[str], otherwise: list[str], stmt: If) -> None:
         self.line(f"if ({condition}) {{", stmt.note)
         self.lines += then
-        if self.is_chain(stmt, otherwise):
+        if self.is_chain(otherwise):
             self.line("} else " + otherwise[0].strip())
             self.lines += [line.removeprefix(INDENT) for line in otherwise[1:]]
             return
@@ -77,7 +77,7 @@ class Control(Scopes):
             self.lines += otherwise
         self.line("}")
 
-    def is_chain(self, stmt: If, otherwise: list[str]) -> bool:
+    def is_chain(self, otherwise: list[str]) -> bool:
         """Whether the else side is one `if` and nothing else."""
         inner = INDENT * (self.depth + 1)
         if not otherwise or not otherwise[0].startswith(inner + "if ("):

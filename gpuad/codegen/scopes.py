@@ -19,10 +19,10 @@ from ..ir import nodes as ir
 from ..ir.functions import FUNCTIONS, ROUNDINGS
 from ..ir.rewrite import walk_stmts
 from ..ir.shared import pieces
-from ..ir.types import BOOL, Scalar
+from ..ir.types import BOOL, Scalar, common_type, promoted
 from .coalesce import coalesce
 from .folded import Read, fold, merge_vars, targets
-from .spelling import Names, c_type, common_type, converts_silently, function_name, literal, promoted
+from .spelling import Names, c_type, converts_silently, function_name, literal
 
 _LEVELS = ["||", "&&", "|", "^", "&", "== !=", "< > <= >=", "<< >>", "+ -", "* / %"]
 PRECEDENCE = {op: level for level, ops in enumerate(_LEVELS, start=2) for op in ops.split()}

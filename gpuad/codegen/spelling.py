@@ -24,7 +24,7 @@ from ..errors import UnsupportedError
 from ..ir.folding import wrapped
 from ..ir.functions import EXTREMA, FUNCTIONS
 from ..ir.nodes import Call, Constant
-from ..ir.types import F32, F64, I32, Scalar
+from ..ir.types import F32, F64, Scalar, promoted
 
 C_TYPES = {
     "bool": "bool",
@@ -70,22 +70,6 @@ def quoted(text: str) -> str:
 def c_type(t: Scalar) -> str:
     """C's name of the type; of a half or a bfloat16 that of its bits, since plain NVRTC has no headers."""
     return C_TYPES[str(t)]
-
-
-def common_type(a: Scalar, b: Scalar) -> Scalar:
-    """The type in which C computes with an `a` and a `b` (the usual arithmetic conversions)."""
-    for t in (F64, F32):
-        if t in (a, b):
-            return t
-    a, b = promoted(a), promoted(b)
-    if a.bits != b.bits:
-        return a if a.bits > b.bits else b
-    return b if a.is_signed else a
-
-
-def promoted(t: Scalar) -> Scalar:
-    """C's integer promotion: what is narrower than an int computes as an int."""
-    return I32 if t.bits < 32 else t
 
 
 def converts_silently(source: Scalar, target: Scalar) -> bool:

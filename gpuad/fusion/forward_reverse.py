@@ -41,7 +41,7 @@ def fusing(primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage]
     if not alone or adjoint.layout.scratch or adjoint.logs or not plain_allowed() or not is_installed():
         return None
     stage = stages[0]
-    found: Fused | None = adjoint.facts.get(("fused", stage, call.key), lambda: _fused(primal, adjoint, call, stage))
+    found: Fused | None = adjoint.facts.get(("fused", stage, call.key), lambda: _fused(primal, call, stage))
     if found is None:
         return None
     pointers = Pointers(call, stage.parameters, primal)
@@ -54,7 +54,7 @@ def _is_certified(found: Fused, pointers: Pointers, primal: Kernel, stage: Stage
     return is_forward_and_reverse(pointers, primal, stage.kernel, stage.parameters, found.kernel, text)
 
 
-def _fused(primal: Kernel, adjoint: Adjoint, call: Call, stage: Stage) -> Fused | None:
+def _fused(primal: Kernel, call: Call, stage: Stage) -> Fused | None:
     if call.bound.library != "cupy" and has_atomics(stage.kernel) and not has_atomics(primal):
         return None  # on a CPU a kernel with atomics has one core, and the primal alone has all of them
     if _waits(primal.body) or _waits(stage.kernel.body) or holds(primal.body, Alloc):

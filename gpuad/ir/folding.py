@@ -22,6 +22,7 @@ from functools import reduce
 from ..source import Span
 from .nodes import (
     COMPARISONS,
+    NEGATED,
     Binary,
     Block,
     Call,
@@ -42,7 +43,6 @@ from .nodes import (
 from .rewrite import map_expr
 from .types import BOOL, I64, Scalar
 
-_NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 _PACK = {16: "e", 32: "f", 64: "d"}
 
 TRUE = Constant(True, BOOL)
@@ -97,7 +97,7 @@ def negate(condition: Expr) -> Expr:
         case Unary(op="!", operand=inner):
             return inner
         case Binary(op=op, left=a, right=b) if op in COMPARISONS and (a.type.is_integer or op in ("==", "!=")):
-            return Binary(_NEGATED[op], a, b, BOOL)
+            return Binary(NEGATED[op], a, b, BOOL)
         case Binary(op="&&" | "||" as op, left=a, right=b):
             sides = negate(a), negate(b)
             if not any(isinstance(side, Unary) for side in sides):

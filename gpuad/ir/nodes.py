@@ -75,7 +75,10 @@ class Unary(Expr):
     type: Scalar
 
 
-COMPARISONS = frozenset({"<", ">", "<=", ">=", "==", "!="})
+NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}  # of each comparison the opposite one
+MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}  # the one of the sides exchanged
+COMPARISONS = frozenset(NEGATED)
+ORDERINGS = COMPARISONS - {"==", "!="}
 
 
 @dataclass(frozen=True)

@@ -162,3 +162,19 @@ class Pointer(Type):
 
     def __str__(self) -> str:
         return f"{'const ' if self.const else ''}{self.element}*"
+
+
+def promoted(type_: Scalar) -> Scalar:
+    """The type after C's integer promotions."""
+    small = type_ == BOOL or (type_.is_integer and type_.bits < 32)
+    return I32 if small else type_
+
+
+def common_type(left: Scalar, right: Scalar) -> Scalar:
+    """The type after C's usual arithmetic conversions."""
+    left, right = promoted(left), promoted(right)
+    if left.is_float or right.is_float:
+        return max((t for t in (left, right) if t.is_float), key=lambda t: t.bits)
+    if left.bits != right.bits:
+        return left if left.bits > right.bits else right
+    return left if left.kind == "uint" else right

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from ..ir import folding, surface
-from ..ir.nodes import Buffer, Carried, Constant, Expr, For, Let, Load, Stmt, Var, While, variables
+from ..ir.nodes import MIRRORED, ORDERINGS, Buffer, Carried, Constant, Expr, For, Let, Load, Stmt, Var, While, variables
 from ..ir.rewrite import expressions, written_in
 from ..ir.types import BOOL, I32, Scalar
 from ..source import Span
@@ -427,16 +427,13 @@ def _canonical(s: Lowering, loop: Loop) -> _Counting | None:
     return _Counting(cell, op, bound, kind, step, down)
 
 
-_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-
-
 def _comparison(e: surface.Binary, variable: surface.Declaration) -> tuple[str, surface.Expr, Scalar] | None:
     """`variable op bound`, whichever side it is on, and the type in which they are compared."""
-    if e.op not in _FLIPPED or not isinstance(e.left.type, Scalar) or not e.left.type.is_integer:
+    if e.op not in ORDERINGS or not isinstance(e.left.type, Scalar) or not e.left.type.is_integer:
         return None
     if _is_name(e.left, variable):
         return e.op, e.right, e.left.type
-    return (_FLIPPED[e.op], e.left, e.left.type) if _is_name(e.right, variable) else None
+    return (MIRRORED[e.op], e.left, e.left.type) if _is_name(e.right, variable) else None
 
 
 def _is_name(e: surface.Expr, variable: surface.Declaration, casts: int = 1) -> bool:

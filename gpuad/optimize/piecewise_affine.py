@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from ..analysis.index_polynomials import Polynomial, atoms, constant, plus, polynomial, scale, split, times
 from ..ir import folding as b
 from ..ir.folding import COMPARE
-from ..ir.nodes import Binary, Call, Constant, Expr, LaunchIndex, Select, Unary, Var, variables, walk
+from ..ir.nodes import MIRRORED, Binary, Call, Constant, Expr, LaunchIndex, Select, Unary, Var, variables, walk
 from ..ir.rewrite import Names, is_short, map_expr, rebuild, substitute
 from ..ir.types import I32
 
@@ -211,7 +211,7 @@ class PiecewiseAffine:
                 factor = constant(parts[0]) if parts is not None else None
                 if parts is None or factor not in (1, -1) or not self.is_uniform(parts[1]):
                     return []
-                shift, kind = _SIGNS[op if factor == 1 else _TURNED[op]]
+                shift, kind = _SIGNS[op if factor == 1 else MIRRORED[op]]
                 return [(kind, plus(scale(parts[1], -factor), {(): shift} if shift else {}))]
         return []
 
@@ -253,7 +253,6 @@ class PiecewiseAffine:
 
 
 _SIGNS = {"<": (-1, "<="), "<=": (0, "<="), ">": (1, ">="), ">=": (0, ">="), "==": (0, "==")}
-_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "=="}
 
 
 def _is_uniform(expr: Expr, scalars: frozenset[Var]) -> bool:

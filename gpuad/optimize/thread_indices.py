@@ -321,7 +321,6 @@ class _Distribution:
         return any(e in (self.index, self.threads) or (isinstance(e, ir.LaunchIndex) and e.axis == self.axis) for e in used)
 
 
-_TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 _ENDS = {"<": (1, -1), "<=": (1, 0), ">": (-1, 1), ">=": (-1, 0)}  # which way, and how far from the bound the last one lies
 
 
@@ -379,7 +378,7 @@ class SimplifiedBounds:
         return way * (ahead + last - _ENDS.get(given.op, (0, 0))[1]) >= 0
 
     def term(self, term: ir.Expr) -> ir.Expr:
-        if not isinstance(term, ir.Binary) or term.op not in _TURNED or term.left.type != I32 or not _is_sum(term.left, term.right):
+        if not isinstance(term, ir.Binary) or term.op not in ir.COMPARISONS or term.left.type != I32 or not _is_sum(term.left, term.right):
             return term
         left, right = polynomial(term.left, {}), polynomial(term.right, {})
         rest = plus(left, scale(right, -1))
@@ -390,7 +389,7 @@ class SimplifiedBounds:
         positive = parts[0][()] == 1
         bound = scale(parts[1], -1 if positive else 1)
         self.forms += [left, right, bound]
-        new = self.written(found[0], term.op if positive else _TURNED[term.op], bound)
+        new = self.written(found[0], term.op if positive else ir.MIRRORED[term.op], bound)
         self.known.add(new)
         return new
 

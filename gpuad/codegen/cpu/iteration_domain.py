@@ -85,7 +85,6 @@ def index_name(expr: ir.Expr) -> str:
     return f"{expr.name}.{expr.axis}" if isinstance(expr, ir.LaunchIndex) else ""
 
 
-_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _X = ir.LaunchIndex(GLOBAL, "x")
 
 
@@ -130,9 +129,9 @@ def bound_of(term: ir.Expr, kernel: ir.Kernel) -> Bound | None:
         return None
     if term.op == "!=" and _offset(term.left) == 0 and isinstance(term.right, ir.Constant) and term.right.value == 0:
         return Bound(True, term.right, 1)  # no thread has an index below 0
-    if term.op not in _MIRRORED:
+    if term.op not in ir.ORDERINGS:
         return None
-    for op, left, right in ((term.op, term.left, term.right), (_MIRRORED[term.op], term.right, term.left)):
+    for op, left, right in ((term.op, term.left, term.right), (ir.MIRRORED[term.op], term.right, term.left)):
         offset = _offset(left)
         if offset is not None and is_uniform(right, kernel):
             return Bound(op in (">", ">="), right, (op in (">", "<=")) - offset)

@@ -388,13 +388,13 @@ def reduction(loop: For, uniform: Uniform) -> Reduction | None:
         return None
     if any(uniform.is_same(v) for v in sums):  # such a sum is formed once, not by each lane
         return None
-    values = [v for s in loop.body for e in _values(s, sums) for v in variables(e)]
+    values = [v for s in loop.body for e in _values(s) for v in variables(e)]
     if any(v in sums for v in values) or not all(_is_straight(index, loop, uniform) for index in _indices(loop, uniform)):
         return None
     return Reduction(loop, tuple(sums))
 
 
-def _values(stmt: Stmt, sums: dict[Var, None]) -> Iterator[Expr]:
+def _values(stmt: Stmt) -> Iterator[Expr]:
     """What a statement computes; of an addition to a sum, what is added."""
     match stmt:
         case Load(index=index):

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from ...ir import nodes as ir
 from ...ir.rewrite import holds, walk_stmts
-from ...ir.types import BOOL, F32, F64, I32, I64, U32, U64, Scalar
+from ...ir.types import BOOL, F32, F64, I32, I64, U32, U64, Scalar, promoted
 from ..folded import Read
 from ..scopes import PRECEDENCE, PRIMARY, UNARY, Expressions
-from ..spelling import c_type, promoted
+from ..spelling import c_type
 from ..statements import Statements
 from .lane_conflicts import is_sum
 from .vectorisation_legality import is_vectorisable

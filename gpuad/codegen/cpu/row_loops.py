@@ -122,7 +122,6 @@ def _as(expr: ir.Expr, t: Scalar) -> ir.Expr:
     return expr if expr.type == t else ir.Cast(expr, t)
 
 
-_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
 _LARGEST = 1 << 30  # an index and an extent up to this do not overflow in sum
 _ROUNDS = 4
 
@@ -206,11 +205,11 @@ class _Wraps:
 
     def decided(self, condition: ir.Expr) -> bool | None:
         """What a comparison of x with something is for most of a row: with a constant x is large, with anything else it is small."""
-        if not isinstance(condition, ir.Binary) or condition.op not in _MIRRORED:
+        if not isinstance(condition, ir.Binary) or condition.op not in ir.COMPARISONS:
             return None
         for op, index, other in (
             (condition.op, condition.left, condition.right),
-            (_MIRRORED[condition.op], condition.right, condition.left),
+            (ir.MIRRORED[condition.op], condition.right, condition.left),
         ):
             shift, limit = self.place(index), substitute(other, self.values)
             if shift is None or not is_uniform(limit, self.kernel) or other.type != I32:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from ...ir.nodes import MIRRORED, NEGATED, ORDERINGS
 from ...ir.surface import (
     Assign,
     AtomicCall,
@@ -220,20 +221,16 @@ def _resolved(expr: Expr, names: dict[Declaration, Expr]) -> Expr:
     return expr
 
 
-_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_OPPOSITE = {"<": ">=", ">": "<=", "<=": ">", ">=": "<"}
-
-
 def tested(condition: Expr, holds: bool, value: Declaration, *, equal: bool = False) -> tuple[str, Expr] | None:
     """If the value replaces a content where a comparison of the two is as `holds` says: the operation, and the content. `equal`: it may be
     replaced by what equals it."""
     while isinstance(condition, Unary) and condition.op == "!":
         condition, holds = condition.operand, not holds
-    if not isinstance(condition, Binary) or condition.op not in _MIRRORED or not isinstance(condition.left.type, Scalar):
+    if not isinstance(condition, Binary) or condition.op not in ORDERINGS or not isinstance(condition.left.type, Scalar):
         return None
     op, first, second = condition.op, condition.left, condition.right
     if named(second) == value:
-        op, first, second = _MIRRORED[op], second, first
+        op, first, second = MIRRORED[op], second, first
     if named(first) != value or named(second) == value:
         return None
     kept = _kept(condition.left.type, op, holds, equal)
@@ -244,7 +241,7 @@ def _kept(kind: Scalar, op: str, holds: bool, equal: bool) -> str:
     """The operation that replaces the content by a value where `value op content` is as `holds` says."""
     if kind.is_float and not holds:  # so it does if one of them is NaN
         return {"<": "nmax", "<=": "nmax", ">": "nmin", ">=": "nmin"}[op]
-    op = op if holds else _OPPOSITE[op]
+    op = op if holds else NEGATED[op]
     if op.endswith("=") and not equal:
         return ""
     order = "" if kind.is_float else "i" if kind.is_signed else "u"

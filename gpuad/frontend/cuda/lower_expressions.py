@@ -28,12 +28,12 @@ from ...ir.surface import (
     Record,
     Unary,
 )
-from ...ir.types import BOOL, I32, I64, U32, Array, Pointer, Scalar, Type, Vector
+from ...ir.types import BOOL, I32, I64, U32, Array, Pointer, Scalar, Type, Vector, common_type, promoted
 from .clang_c import binary_operator, children, descendants, evaluate, initializer, same_extent, unary_operator
 from .context import Context
 from .fence import FUNCTION_POINTER
 from .translation_unit import is_ours
-from .types import common, constant, convert, explicit, is_const, lower_parameter, promoted
+from .types import constant, convert, explicit, is_const, lower_parameter
 from .variables import global_shared, initial_value, initial_values, is_shared, module_variable
 
 LAUNCH = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
@@ -341,7 +341,7 @@ def compound(ctx: Context, cursor: Cursor) -> Expr:
     own = I32 if isinstance(target, Bits) and 0 < target.width < 32 else target.type  # whose values are all an int's
     if operator in _SHIFTS:
         return Assign(span, target.type, target, value, operator, promoted(own))
-    computation = common(own, value.type)
+    computation = common_type(own, value.type)
     return Assign(span, target.type, target, convert(value, computation, value.span, implicit=True), operator, computation)
 
 

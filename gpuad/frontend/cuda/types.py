@@ -19,7 +19,7 @@ from ...ir import types as ir
 from ...ir.folding import wrapped
 from ...ir.records import alike, holds_pointers, is_record, leaves, numbers, parts, points_to_pointers, size_of
 from ...ir.surface import DYNAMIC, AddressOf, Binary, Cast, Constant, Decay, Deref, Expr, MathCall, Member, Record
-from ...ir.types import BOOL, F32, I32, Array, Complex, Field, Pointer, Scalar, Struct, Type, Vector
+from ...ir.types import BOOL, F32, Array, Complex, Field, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
 from .clang_c import children, is_virtual, template_of
 from .fence import FUNCTION_POINTER, LAMBDA
@@ -408,22 +408,6 @@ def reinterpreted(value: Expr, target: Scalar, span: Span) -> Expr:
     if wide is not None:
         return convert(MathCall(span, wide, "bits", (value,)), target, span, implicit=False)
     return MathCall(span, target, "bits", (value,))
-
-
-def promoted(type_: Scalar) -> Scalar:
-    """The type after C's integer promotions."""
-    small = type_ == BOOL or (type_.is_integer and type_.bits < 32)
-    return I32 if small else type_
-
-
-def common(left: Scalar, right: Scalar) -> Scalar:
-    """The type after C's usual arithmetic conversions."""
-    left, right = promoted(left), promoted(right)
-    if left.is_float or right.is_float:
-        return max((t for t in (left, right) if t.is_float), key=lambda t: t.bits)
-    if left.bits != right.bits:
-        return left if left.bits > right.bits else right
-    return left if left.kind == "uint" else right
 
 
 def constant(span: Span, type_: Scalar, number: int | float) -> Constant:

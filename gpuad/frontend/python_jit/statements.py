@@ -261,7 +261,7 @@ def _for(ctx: Context, node: ast.For, top: bool, scope: Scope) -> tuple[Stmt, ..
         ctx.mistake(node.target, f"`{name}` is something else already; name the loop's variable differently")
     before: list[Stmt] = []
     stop, step = (_bound(ctx, v, type_, what, before, span) for v, what in ((over.stop, "stop"), (over.step, "step")))
-    own = known is None and _only_here(ctx, node, name)
+    own = known is None and _only_here(ctx, name)
     counter = ctx.program.declare(ctx.span(node.target), name, type_)
     at = Name(span, type_, counter)
     init = Declare(span, counter, as_type(over.start, type_, span))
@@ -277,7 +277,7 @@ def _for(ctx: Context, node: ast.For, top: bool, scope: Scope) -> tuple[Stmt, ..
     return (*before, For(span, init, _condition(over, at, stop, step, span), advance, Block(span, body)))
 
 
-def _only_here(ctx: Context, node: ast.For, name: str) -> bool:
+def _only_here(ctx: Context, name: str) -> bool:
     """Whether a loop's variable is only read, and only in the loop's body (or is that of other loops likewise)."""
     loops = [n for n in ast.walk(ctx.source.tree) if isinstance(n, ast.For) and isinstance(n.target, ast.Name) and n.target.id == name]
     inside = sum(occurrences([*n.body])[name] + 1 for n in loops)
