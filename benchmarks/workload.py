@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpuad import Duplicated, api, pipeline
-from gpuad.analysis.injectivity import Launch
+from gpuad.analysis.affine_forms import Launch
 from gpuad.arguments import layouts
 from gpuad.ir.dtypes import shadow_dtype
 from gpuad.ir.nodes import Accumulate, Atomic, Buffer, How, If, Kernel, Load, Store, Take, Var

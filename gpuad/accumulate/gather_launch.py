@@ -14,7 +14,7 @@ from functools import partial
 from math import prod
 from typing import TypeAlias
 
-from ..analysis.injectivity import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval
+from ..analysis.affine_forms import Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval
 from ..ir.folding import conjuncts
 from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, While
 from ..ir.rewrite import walk_stmts

@@ -1,4 +1,4 @@
-"""One number for all nodes that are the same function of memory and the instance, however their integers are written.
+"""Value numbering: one number for all nodes that are the same function of memory and the instance, however their integers are written.
 
 Two texts of one computation differ in how indices and guards are spelled: `i <= n - 1` and `i < n`, `(y + 1) * w` and `y * w + w`. Integers
 are compared as sums of terms with factors, truth values as inequalities between such sums, conjunctions as sets. Floating point is compared

@@ -249,7 +249,7 @@ class _Search:
         return self.narrowed(related)
 
     def likewise(self) -> Map | None:
-        """The same instance of both, where the dimensions are the same and the element is the same expression."""
+        """The identity, where dimensions have the same names and the element is the same expression; None elsewhere."""
         graph, one, other = self.layouts.graph, self.one, self.other
         names = [d.name for d in one.dims]
         if names != [d.name for d in other.dims] or one.element is not other.element:

@@ -1,4 +1,4 @@
-"""Whether two collections of additions add the same to every element, whatever is in memory.
+"""Equivalence of sums: whether two collections of additions add the same to every element, whatever is in memory.
 
 One side are the additions of the plain adjoint, the other those of the kernels that run in its stead. First, additions that are the same
 relation are crossed out. What is left is compared by `Contributions` where each addition hangs on one seed, else by `classes`. Either way

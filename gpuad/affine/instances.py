@@ -1,4 +1,4 @@
-"""What a kernel does to memory, statement by statement, as relations over the instances of a launch.
+"""Access relations by symbolic execution: what a kernel does to memory, statement by statement, over the instances of a launch.
 
 An instance of a statement is a thread and an iteration of each loop around it. Its dimensions are `gx, gy, gz`, the thread's number among
 all along each axis with more threads than one, and one a loop, the value of the loop's variable. `effects` goes through a kernel's body

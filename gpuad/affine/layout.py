@@ -1,4 +1,4 @@
-"""Axes of arrays: the relation from instances to an element, with a coordinate for each axis in place of one number.
+"""Delinearised access relations: from instances to an element, with a coordinate for each axis of its array in place of one number.
 
 Kernels number the elements of an array of several dimensions themselves: `(z * ny + y) * nx + x`. That two instances touch one element is
 then an equation over products of sizes, for which isl needs long; axis by axis it is trivial. So an index is taken apart again (it is

@@ -1,4 +1,4 @@
-"""Numbers for nodes at sampled instances, with pseudo-random memory.
+"""Randomised evaluation: numbers for nodes at sampled instances, with pseudo-random memory (Schwartz 1980; Zippel 1979).
 
 What is in an element is a hash of its array and index, so two expressions that are the same function of memory come to the same number, and
 two that are not almost surely do not. Functions are NumPy's where it has them; others are some function, the same for the same arguments.

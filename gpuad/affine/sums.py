@@ -1,4 +1,4 @@
-"""What kernels add to an array, as terms: the additions of two sides, one with a plus and the other with a minus, and what they come to."""
+"""Sums of contributions: what kernels add to an array, as terms, of two sides, one with a plus and the other with a minus."""
 
 from __future__ import annotations
 

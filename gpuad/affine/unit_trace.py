@@ -1,4 +1,4 @@
-"""What a unit of work does to memory, in order: a symbolic run of kernels' bodies, one after the other.
+"""Symbolic execution of a unit of work: what it does to memory, in order, in a run of kernels' bodies, one after the other.
 
 A *unit* is what is done in order and by itself: a thread, or, where every kernel is one loop over elements, an iteration of that loop in a
 thread. In goes the body of each kernel with the numbers of its launch and with the memory that its pointers stand for, out come the
@@ -104,7 +104,7 @@ class Access:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is to an array of the thread's own."""
+        """Whether the access is to an array of the thread's own."""
         return isinstance(self.array, tuple) and self.array[0] == OWN
 
     @property

@@ -1,4 +1,4 @@
-"""What expressions of a kernel come to, as nodes of a graph that is shared by all kernels of one launch.
+"""Symbolic values: what expressions of a kernel come to, as nodes of one hash-consed graph for all kernels of a launch.
 
 Equal expressions are one node. A node of integers that is quasi-affine in the instance (thread, iterations) has a `text`, which is how isl
 writes it, and the interval `low`, `high` in which it lies; a truth value that is a Presburger formula over such nodes has a `text` as well.

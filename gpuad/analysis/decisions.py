@@ -1,4 +1,4 @@
-"""Where what a kernel reads of a buffer decides something: an index, a condition, a number of iterations, a whole number.
+"""Discrete dependences: where what a kernel reads of a buffer decides an index, a condition, a trip count, a whole number.
 
 A value that goes through smooth functions only may be a little off, and all that is made of it is a little off then. One that is compared,
 rounded or turned into an index may not: a small error there is a large one elsewhere. Values are followed by data flow through variables,

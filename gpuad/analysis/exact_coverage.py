@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ..ir.nodes import Accumulate, Atomic, Block, Buffer, If, Load, Stmt, Store, Take
 from ..ir.rewrite import touches, walk_stmts
-from .injectivity import Launch, Ranges, Reach, Unknown
+from .affine_forms import Launch, Ranges, Reach, Unknown
 from .races import Certain
 
 

@@ -19,7 +19,7 @@ from ..ir import nodes as ir
 from ..ir.dtypes import Array
 from ..ir.rewrite import blocks, defined, walk_stmts
 from ..ir.types import Scalar
-from .injectivity import Launch, limits
+from .affine_forms import Launch, limits
 
 STEPS = 20_000  # iterations of inner loops; beyond them nothing is proved
 WORK = 1 << 25  # the same, counted for each thread in each of the iterations that are executed side by side

@@ -22,7 +22,7 @@ from typing import TypeAlias, TypeGuard
 from ..ir import nodes as ir
 from ..ir.rewrite import walk_stmts
 from ..ir.types import BOOL
-from .injectivity import NODES, UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, conflict, interval, narrowed
+from .affine_forms import NODES, UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, conflict, interval, narrowed
 from .to_be_recorded import to_be_recorded
 from .uniformity import common, is_common
 

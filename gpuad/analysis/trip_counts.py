@@ -18,7 +18,7 @@ from typing import TypeAlias
 from ..ir.folding import evaluated, integer, whole
 from ..ir.nodes import Block, Constant, Expr, For, LaunchIndex, Let, Pop, Push, Stmt, Var, While, variables, walk
 from ..ir.rewrite import blocks, is_short, map_expr
-from .injectivity import UNBOUNDED, Launch, Ranges, Unknown, Walk
+from .affine_forms import UNBOUNDED, Launch, Ranges, Unknown, Walk
 
 Known: TypeAlias = "Callable[[Expr], int | None]"  # the value of a Var from before the loop, or of an index of the launch
 Values: TypeAlias = "Mapping[Expr, int]"

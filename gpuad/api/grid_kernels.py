@@ -15,7 +15,7 @@ from itertools import count, product
 from typing import Any
 
 from ..analysis.activity import activity, connected, escapes
-from ..analysis.injectivity import Launch as Numbers
+from ..analysis.affine_forms import Launch as Numbers
 from ..analysis.must_define import defines_before_use
 from ..arguments import split_options
 from ..arguments.annotations import BatchDuplicated, Duplicated

@@ -1,4 +1,4 @@
-"""Launches that follow each other as one, where that is the same.
+"""Launch fusion of a program: launches that follow each other as one, where that is certified to be the same.
 
 Threads of a launch come in any order, so doing two launches thread by thread is the same as doing them one after the other if no thread
 touches in one of them what another thread writes in the other. That is decided with the launches' numbers, and so is whether the kernel

@@ -1,9 +1,9 @@
-"""Forward and reverse of a launch in one kernel, where that is the same.
+"""Fusion of a launch with its reverse: both in one kernel, where that is certified to be the same.
 
 Threads of a launch come in any order, so thread by thread it is the same if no thread's reverse reads what another thread's forward writes.
 That, and that the kernel does what the two do, is certified for the launch's numbers (`certified`).
 
-So it is with values that are kept in place of memory (`ad.minimum_cut`): what they are made of is read by the launch, too.
+So it is with values that are kept in place of memory (`ad.checkpoint_selection`): what they are made of is read by the launch, too.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..analysis.injectivity import Launch as Numbers
+from ..analysis.affine_forms import Launch as Numbers
 from ..arguments.arrays import address
 from ..codegen.cpu.source import library_calls
 from ..ir.nodes import Accumulate, Assign, Buffer, For, How, If, Kernel, Let, Load, Stmt, Store, Take, Var

@@ -1,5 +1,5 @@
-"""Parameters that are arrays of pointers, `const float** rows`: a call passes a list of arrays, and the kernel for so many of them has a
-parameter for each, and a table of these pointers in the place of the one that it was written with."""
+"""Lists of arrays, parameters that are arrays of pointers, `const float** rows`: a call passes a list, and the kernel for so many has a
+parameter for each array, and a table of these pointers in the place of the one that it was written with."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def is_composite(kind: Type) -> bool:
 
 
 def points_to_pointers(kind: Type) -> bool:
-    """Whether it is the type of a pointer to pointers."""
+    """Whether a type is that of a pointer to pointers."""
     return isinstance(kind, Pointer) and isinstance(kind.element, Pointer)
 
 
@@ -46,7 +46,7 @@ TEXTURE = "cudaTextureObject_t"
 
 
 def is_texture(kind: Type) -> bool:
-    """Whether it is the type of a texture."""
+    """Whether a type is that of a texture."""
     return isinstance(kind, Struct) and kind.name == TEXTURE
 
 

@@ -427,7 +427,7 @@ def works_together(node: object) -> bool:
 
 
 def is_step(node: object) -> bool:
-    """Whether it is an assignment to volatile memory, which a warp's threads make in step."""
+    """Whether a node assigns to volatile memory, which a warp's threads do in lockstep."""
     return isinstance(node, Assign | IncDec) and is_volatile(node.target)
 
 

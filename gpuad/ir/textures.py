@@ -1,4 +1,4 @@
-"""Parameters that are textures: a call says what the texture is, and the kernel for such ones has the array and its extents as parameters
+"""Textures as parameters: a call says what the texture is, and the kernel for such ones has the array and its extents as parameters
 in the place of each; how it is read is known while the kernel is made."""
 
 from __future__ import annotations

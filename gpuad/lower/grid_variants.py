@@ -40,14 +40,14 @@ class _Walk:
         """The states after some steps, by those before them."""
         for step in steps:
             if isinstance(step, int):
-                self.meet(step, states)
+                self.reach(step, states)
             elif isinstance(step, Choose):
                 states = self.steps(step.then, states) | self.steps(step.otherwise, states)
             else:
                 states = self.repeated(step, states)
         return states
 
-    def meet(self, number: int, states: set[State]) -> None:
+    def reach(self, number: int, states: set[State]) -> None:
         fixed = self.plan.signature(number).fixed
         for known in sorted((dict(state) for state in states), key=lambda d: sorted((v.uid, n) for v, n in d.items())):
             self.found[number, tuple(known[v] for v in fixed)] = None

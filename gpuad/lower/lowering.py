@@ -334,7 +334,7 @@ class Address:
 
     @property
     def is_local(self) -> bool:
-        """Whether it can only point into arrays of the kernel, in which an int32 reaches every element."""
+        """Whether a pointer can only point into arrays of the kernel, in which an int32 reaches every element."""
         return all(isinstance(t, Buffer) and t.space in (Space.LOCAL, Space.SHARED) for t in self.targets)
 
 

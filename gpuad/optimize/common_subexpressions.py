@@ -1,4 +1,4 @@
-"""What several copies of one slice have in common, as a gather has them that reads what it sends and what is sent to it: done once.
+"""Common subexpressions, loads, branches and loops of the several copies of a slice that a gather has, each evaluated once.
 
 * `eliminate_common_subexpressions`: what was computed or read before is not computed or read again.
 * `merge_control_flow`: adjacent branches with one condition are one branch (jump threading), loops over one range are one loop (loop

@@ -376,7 +376,7 @@ def postpone_means(body: Block, sums: Collection[Var], scalars: Collection[Var])
 
 
 def _is_any(condition: Expr, total: Var) -> bool:
-    """Whether it asks if there is something to give, which a mean does not change."""
+    """Whether a condition asks if there is something to give, which a mean does not change."""
     return isinstance(condition, Call) and condition.function == "gpuad_collected" and condition.arguments == (total,)
 
 

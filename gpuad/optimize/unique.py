@@ -1,4 +1,4 @@
-"""Renames definitions apart: every definition gets its own Var, and every array its own Buffer.
+"""Unique definitions (alpha renaming): every definition gets its own Var, and every array its own Buffer.
 
 The reverse pass repeats pieces of the primal in scopes of their own, with the primal's variables. Giving each repetition fresh uids (names
 stay) lets dead-code removal see that one copy is needed where another is not.

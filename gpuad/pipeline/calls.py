@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.injectivity import Launch as Numbers
+from ..analysis.affine_forms import Launch as Numbers
 from ..arguments import Bound
 from ..context_variables import scoped
 from ..errors import LaunchError

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analysis.injectivity import seem_to_conflict
+from ..analysis.affine_forms import seem_to_conflict
 from ..errors import GpuadError
 from ..inspect.barrier_phase import NOTES, BarrierPhaseInspector
 from ..inspect.injectivity import MOST, InjectivityInspector
@@ -39,7 +39,7 @@ class Counted:
 
 
 def may_be_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
-    """Whether it may be that no two threads of the launch touch one element of a shadow: there are elements enough for all accesses, and
+    """Whether a shadow's accesses may be injective, no two threads touching one element: there are elements enough for all of them, and
     those that are affine do not meet. So for a read beyond a periodic edge, of one field or of many, but not for a stencil."""
     memory = _memory(adjoint, call, shadow)
     asked = adjoint.injectivity(shadow)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.affine_forms import footprints
 from ..analysis.index_polynomials import evaluate, strides
-from ..analysis.injectivity import footprints
 from ..analysis.must_define import defines_before_use
 from ..analysis.races import Extent, contested, is_plain_write, proved_race, sure_access, sure_extents
 from ..errors import LaunchError, ShadowError, UnsupportedError

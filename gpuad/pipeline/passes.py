@@ -97,13 +97,13 @@ KernelPass: TypeAlias = Callable[[Kernel, Request], Kernel]
 DraftPass: TypeAlias = Callable[[Draft], Draft]
 
 
-def _concerning(*kinds: type[Stmt]) -> Callable[[KernelPass], KernelPass]:
-    """A pass that leaves a kernel as it is that has no statement of these kinds is not run for it."""
+def _where_kernel_has(*kinds: type[Stmt]) -> Callable[[KernelPass], KernelPass]:
+    """A pass that is run only for kernels with a statement of these kinds."""
     return lambda one: wraps(one)(lambda kernel, request: one(kernel, request) if holds(kernel.body, *kinds) else kernel)
 
 
-def _with(*kinds: type[Stmt]) -> Callable[[DraftPass], DraftPass]:
-    """The same of what there is of a derivative, or else of the primal."""
+def _where_draft_has(*kinds: type[Stmt]) -> Callable[[DraftPass], DraftPass]:
+    """A pass that is run only where the derivative so far, or else the primal, has a statement of these kinds."""
     return lambda one: wraps(one)(lambda draft: one(draft) if holds(draft.body or draft.kernel.body, *kinds) else draft)
 
 
@@ -131,25 +131,25 @@ def forwarded_stores(kernel: Kernel, request: Request) -> Kernel:
     return forward_stores(kernel)
 
 
-@_concerning(If)
+@_where_kernel_has(If)
 def sunk_values(kernel: Kernel, request: Request) -> Kernel:
     """What one branch alone uses is computed there."""
     return replace(kernel, body=sink_values(kernel.body))
 
 
-@_concerning(Alloc)
+@_where_kernel_has(Alloc)
 def privatisation(kernel: Kernel, request: Request) -> Kernel:
     """A local array belongs to the iteration that fills it."""
     return privatise_arrays(kernel)
 
 
-@_concerning(Alloc)
+@_where_kernel_has(Alloc)
 def tile_privatisation(kernel: Kernel, request: Request) -> Kernel:
     """A tile in shared memory belongs to the iteration that fills it."""
     return privatise_tiles(kernel) if request.refilled else kernel
 
 
-@_concerning(Atomic)
+@_where_kernel_has(Atomic)
 def named_operands(kernel: Kernel, request: Request) -> Kernel:
     """A variable for what an atomic maximum or minimum compares."""
     return name_argmax_operands(kernel, Names(kernel))
@@ -162,14 +162,14 @@ CANONICAL = (silence, named_results, forwarded_stores, sunk_values, privatisatio
 # --- the adjoint --------------------------------------------------------------------------------------------------------------------------
 
 
-@_with(Atomic)
+@_where_draft_has(Atomic)
 def argmax_marks(draft: Draft) -> Draft:
     """Which thread's number an atomic maximum or minimum keeps is written down."""
     kernel, marks = mark_argmax(draft.kernel, draft.facts, draft.names)
     return replace(draft, kernel=kernel, marks=marks)
 
 
-@_with(Atomic)
+@_where_draft_has(Atomic)
 def logs(draft: Draft) -> Draft:
     """A log for each result that another run might not give again."""
     kernel, found = logs_of(draft.kernel, draft.marks, draft.names)
@@ -199,7 +199,7 @@ def simplification(draft: Draft) -> Draft:
     return replace(draft, body=simplify(_body(draft), draft.first_own))
 
 
-@_with(Push)
+@_where_draft_has(Push)
 def argmax_recording(draft: Draft) -> Draft:
     """Iterations are noted where a stack of choices would say the same."""
     body = _body(draft)
@@ -209,7 +209,7 @@ def argmax_recording(draft: Draft) -> Draft:
     return replace(draft, body=simplify(eliminate_dead_code(noted, private=list(_recording(draft).entry.values())), draft.first_own))
 
 
-@_with(For)
+@_where_draft_has(For)
 def loop_order(draft: Draft) -> Draft:
     """Reversed loops run in the primal's order where their iterations commute."""
     return replace(draft, body=run_forwards(_body(draft)))

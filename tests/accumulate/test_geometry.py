@@ -14,7 +14,7 @@ from launch_tools import compiled, running
 import gpuad
 from gpuad import api
 from gpuad.accumulate.gather_launch import Declined, Gathering, gather_launch
-from gpuad.analysis.injectivity import Digit, Form, Launch, narrowed
+from gpuad.analysis.affine_forms import Digit, Form, Launch, narrowed
 
 HEAD = 'extern "C" __global__ void k(const double* u, double* v, int m, int n) {'
 ROWS = "v[r * n + c] = u[r * n + c] * u[(r - 1) * n + c] + u[(r + 1) * n + c] * u[r * n + c - 1];"

@@ -19,7 +19,7 @@ from test_gather import stencil
 import gpuad
 from gpuad import Duplicated
 from gpuad.accumulate.gather_launch import Box, Elements
-from gpuad.analysis.injectivity import Digit, Form, Launch
+from gpuad.analysis.affine_forms import Digit, Form, Launch
 from gpuad.codegen.cuda import cuda_source
 from gpuad.runtime import nvrtc
 from gpuad.tape.memory.region import Region, span

@@ -535,7 +535,7 @@ class _Entry:
         return [*(f"    gpuad_add_up(done, {k}, {count}, {target});" for k, target in enumerate(targets)), "    return status;"]
 
     def pays(self) -> str:
-        """Whether it pays to start workers for a launch."""
+        """The condition under which starting workers for a launch pays, as C++."""
         if self.iterations is None:
             return f"threads >= {_THREADS}"
         numbers = [slot for p, slot in zip(self.given, self.slots(), strict=True) if isinstance(p, Var)]

@@ -273,14 +273,14 @@ def is_const(type_: ClangType) -> bool:
 
 
 def is_lambda_type(type_: ClangType) -> bool:
-    """Whether it is the type of a lambda, or a reference to one."""
+    """Whether a type is that of a lambda, or a reference to one."""
     type_ = type_.get_canonical()
     plain = type_.get_pointee() if type_.kind in _REFERENCES else type_
     return str(plain.spelling).removeprefix("const ").startswith("(lambda")
 
 
 def is_function(type_: ClangType) -> bool:
-    """Whether it is the type of a function itself, as what a reference to one refers to."""
+    """Whether a type is that of a function itself, as what a reference to one refers to."""
     return type_.get_canonical().kind in _FUNCTIONS
 
 

@@ -337,7 +337,7 @@ def zero(ctx: Context, type_: Type, span: Span) -> Expr:
 
 
 def is_pointers(type_: ClangType) -> bool:
-    """Whether it is the type of an array of pointers."""
+    """Whether a type is that of an array of pointers."""
     plain = type_.get_canonical()
     return bool(plain.kind == TypeKind.CONSTANTARRAY and plain.element_type.get_canonical().kind == TypeKind.POINTER)
 

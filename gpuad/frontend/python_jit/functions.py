@@ -46,7 +46,7 @@ def is_cast(function: Any) -> bool:
 
 
 def is_of_cupy(function: Any) -> bool:
-    """Whether it is a function of arrays on the GPU; of constants the kernel computes it."""
+    """Whether a function is one of arrays on the GPU; of constants the kernel computes it."""
     return type(function).__module__.partition(".")[0] == "cupy"
 
 

@@ -198,7 +198,7 @@ def _complex_augmented(ctx: Context, node: ast.AugAssign, place: Value, value: S
 
 
 def _is_whole(value: Static | Value) -> bool:
-    """Whether it is a constant that is the same in every type."""
+    """Whether a value is a constant that is the same number in every type."""
     return isinstance(value, Static) and isinstance(value.value, int | np.integer)
 
 

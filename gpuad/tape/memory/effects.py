@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...analysis.injectivity import UNBOUNDED, Form, Launch, Ranges, Reach, Unknown, Walk, canonical
+from ...analysis.affine_forms import UNBOUNDED, Form, Launch, Ranges, Reach, Unknown, Walk, canonical
 from ...analysis.races import sure_writes
 from ...arguments import BoundArgument
 from ...ir.nodes import Block, Buffer, Kernel, Stmt

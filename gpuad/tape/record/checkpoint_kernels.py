@@ -1,10 +1,10 @@
-"""A reverse kernel that reads a few values of the forward part instead of the memory that they were made of (see `ad.minimum_cut`)."""
+"""A reverse kernel that reads a few values of the forward part, not the memory that they were made of (see `ad.checkpoint_selection`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ad.minimum_cut import Cut, memory_read, smallest_cut
+from ...ad.checkpoint_selection import Cut, memory_read, smallest_cut
 from ...ad.reversed_loops import run_forwards
 from ...ad.stack_layout import stack_layout
 from ...ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ... import pipeline
-from ...analysis.injectivity import Launch as Numbers
+from ...analysis.affine_forms import Launch as Numbers
 from ...api import Kernel as UserKernel
 from ...arguments.arrays import address
 from ...ir.dtypes import dtype_of

@@ -16,8 +16,8 @@ from ...affine.certificate import Run
 from ...affine.copy_certificate import copies
 from ...affine.effects import Shape
 from ...affine.relations import is_installed
+from ...analysis.affine_forms import Launch as Numbers
 from ...analysis.exact_coverage import surely
-from ...analysis.injectivity import Launch as Numbers
 from ...arguments.aliasing import hull
 from ...arguments.arrays import address, is_array
 from ...fusion import Link

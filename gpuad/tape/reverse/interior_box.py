@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...accumulate.gather_launch import Box, Elements
-from ...analysis.injectivity import Digit, Launch, Reach
+from ...analysis.affine_forms import Digit, Launch, Reach
 from ..memory.effects import of_reach
 from ..memory.region import EMPTY, Region
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ... import pipeline
+from ...analysis.affine_forms import TOUCHES, Launch, Reach
 from ...analysis.exact_coverage import begun, covers_exactly_once, surely
-from ...analysis.injectivity import TOUCHES, Launch, Reach
 from ...ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
 from ...ir.rewrite import touches
 from ...pipeline import Call

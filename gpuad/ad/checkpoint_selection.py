@@ -1,4 +1,4 @@
-"""The smallest cut: which values of the forward part are saved in place of the memory that they are made of.
+"""What is checkpointed, by a minimum cut: which values of the forward part are saved in place of the memory that they are made of.
 
 A reverse kernel computes forward values again from memory as it was before the launch. Where that memory would have to be saved because it
 is overwritten, a few values a thread may do as well: a lattice-Boltzmann step needs density and velocity, not nine populations. The graph
