@@ -168,9 +168,8 @@ def _layout(name: str, array: Any) -> dict[str, int]:
 class _Jit:
     """The decorator `@gpuad.jit`, and the names of `cupyx.jit`: `jit.rawkernel`, `jit.grid`, `jit.threadIdx`, `jit.atomic_add`, ...
 
-    `function`: a Python function in that language, which stands in a file. `device`: whether kernels call it, and nobody launches it. What
-    it makes is launched and differentiated like a `Kernel`: `k[grid, block](*args)`, `gpuad.autodiff(k, grid, block, args)`.
-    """
+    `function`: a Python function in that language, which stands in a file. `device`: whether it is called by kernels, and never launched.
+    What it makes is launched and differentiated like a `Kernel`: `k[grid, block](*args)`, `gpuad.autodiff(k, grid, block, args)`."""
 
     def __call__(self, function: Callable[..., Any] | None = None, *, device: bool = False) -> Any:
         """`@jit` or `@jit(device=True)`: a Python function as a kernel, or as a function that kernels call. It becomes one at its first

@@ -107,7 +107,7 @@ def _of(each: Direct, known: Ready, primals: Sequence[Any], shadows: Sequence[An
 
 
 def _key(library: str | None, what: Hashable = "way") -> Hashable:
-    """What the way depends on beyond likeness."""
+    """What the plan depends on beyond the specialization key."""
     return what, pipeline.switches(), executor_of(library)
 
 

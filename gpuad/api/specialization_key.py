@@ -190,7 +190,7 @@ def _disjoint(memories: Sequence[Memory]) -> bool:
 
 
 def ready(call: Call, args: Sequence[Any]) -> Ready | None:
-    """The call as one that others may be like; None where more than likeness would have to be looked at."""
+    """The call as one that others may be like; None where more than the key would have to be looked at."""
     bound = call.bound
     alone = all(a is None or a.allocation == i for i, a in enumerate(bound.aliases)) and not call.overlaps
     if len(args) != len(bound.arguments) or bound.width != 1 or not alone:

@@ -27,11 +27,11 @@ def as_array(x: Any) -> Any:
     if isinstance(x, np.ndarray | type) or type(x).__module__.partition(".")[0] == "cupy":
         return x
     if hasattr(x, "__dlpack__"):
-        lent = x.detach() if hasattr(x, "detach") else x  # torch lends no memory that it would track
+        detached = x.detach() if hasattr(x, "detach") else x  # torch lends no memory that it would track
         if int(x.__dlpack_device__()[0]) != _HOST:
-            return _on_device(x, cuda.from_dlpack, lent)
+            return _on_device(x, cuda.from_dlpack, detached)
         return (
-            np.asarray(x) if hasattr(x, "__array_interface__") else np.from_dlpack(lent)
+            np.asarray(x) if hasattr(x, "__array_interface__") else np.from_dlpack(detached)
         )  # DLPack before 1.0 cannot say that memory is writable
     return _on_device(x, cuda.from_interface, x) if hasattr(x, "__cuda_array_interface__") else x
 
@@ -39,10 +39,10 @@ def as_array(x: Any) -> Any:
 _HOST = 1  # of DLPack's kinds of devices
 
 
-def _on_device(x: Any, made: Callable[[Any], Any], lent: Any) -> Any:
+def _on_device(x: Any, made: Callable[[Any], Any], detached: Any) -> Any:
     """The CuPy array of an array on a GPU; where there is no CuPy, it as it is."""
     try:
-        return made(lent)
+        return made(detached)
     except ImportError:
         return x
 

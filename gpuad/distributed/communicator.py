@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from itertools import accumulate, pairwise
-from typing import Any, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -26,6 +27,19 @@ from .session import Session
 from .watch import Watch, keep
 
 NUMBERS = 64  # of one (rank, tag), how many messages may be on their way
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _recorded(method: Callable[Concatenate[Communicator, P], T]) -> Callable[Concatenate[Communicator, P], T]:
+    """A call of which the recording knows, if there is one: its processes take part from here on."""
+
+    @wraps(method)
+    def noted(self: Communicator, /, *args: P.args, **keywords: P.kwargs) -> T:
+        self._session()
+        return method(self, *args, **keywords)
+
+    return noted
 
 
 class Communicator:
@@ -49,7 +63,7 @@ class Communicator:
         self.tags = int(mpi.Get_attr(self.MPI.TAG_UB)) // NUMBERS if nccl is None else 1  # NCCL has none: messages come in order
         self.requests: dict[int, Any] = {}
         self.back_requests: dict[int, Pending | Queued] = {}
-        self.open: dict[int, Request] = {}  # requests that nobody has waited for, by their slot
+        self.open: dict[int, Request] = {}  # requests that were not waited for, by their slot
         self._library: Any = np
         self.number = len(operations.communicators)
         operations.communicators.append(self)
@@ -72,16 +86,16 @@ class Communicator:
         """A communicator of the ranks with the same colour; None for MPI.UNDEFINED. All ranks call it. UnsupportedError over NCCL."""
         self._refuse_nccl("Split")
         color, key = int(color), int(key)
-        self._meet("Split")  # MPI's own waits for ever
+        self._all_come("Split")  # MPI's own waits for ever
         part = self.mpi.Split(color, key)
         if part == self.MPI.COMM_NULL:
             return None
         return Communicator(part, self.watch, self.watch.limit, self.check)
 
     def Dup(self) -> Communicator:
-        """The same ranks once more. UnsupportedError over NCCL."""
+        """A communicator of all ranks, with messages of its own. UnsupportedError over NCCL."""
         self._refuse_nccl("Dup")
-        self._meet("Dup")
+        self._all_come("Dup")
         return Communicator(self.mpi.Dup(), self.watch, self.watch.limit, self.check)
 
     def recover(self) -> None:
@@ -118,12 +132,12 @@ class Communicator:
         self._reduced("Allreduce", "sum_all", sendbuf, recvbuf, op, None)
 
     def Reduce(self, sendbuf: Any, recvbuf: Any, op: Any = None, root: int = 0) -> None:
-        """The same for the root alone; `recvbuf` is None elsewhere."""
+        """The sum (or MAX, MIN) over all ranks, at the root; `recvbuf` is None elsewhere."""
         self._reduced("Reduce", "sum_to_root", sendbuf, recvbuf, op, self._root(root))
 
+    @_recorded
     def Bcast(self, buf: Any, root: int = 0) -> None:
         """What the root has, to all."""
-        self._note()
         b, is_root = buffer(buf), self.rank == self._root(root)
         call = self._call("Bcast", "root_to_all", (b,), counts=(self._sized(b),), root=root, gives=is_root, gets=not is_root)
         self._run(COLLECTIVES["Bcast"], call, read=b if is_root else None, write=None if is_root else b)
@@ -135,14 +149,14 @@ class Communicator:
     Allgatherv = Allgather
 
     def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
-        """The same for the root alone."""
+        """All ranks' arrays one after the other, at the root; `recvbuf` is None elsewhere."""
         self._gathered("Gather", "gather_to_root", sendbuf, recvbuf, self._root(root))
 
     Gatherv = Gather
 
+    @_recorded
     def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
         """Of the root's array to each rank its block. `recvbuf`: IN_PLACE at the root for no copy of its own."""
-        self._note()
         root, is_root = self._root(root), self.rank == root
         stays = is_root and self._in_place(recvbuf)
         r = None if stays else buffer(recvbuf)
@@ -158,9 +172,9 @@ class Communicator:
 
     Scatterv = Scatter
 
+    @_recorded
     def Reduce_scatter(self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Any = None) -> None:
         """Of the sum over all ranks, each rank its block, of `recvcounts` elements."""
-        self._note()
         self._refuse_extremum("Reduce_scatter", op)
         r = buffer(recvbuf)
         inside = self._in_place(sendbuf)
@@ -178,12 +192,12 @@ class Communicator:
         self._run(COLLECTIVES["Reduce_scatter"], call, read=None if inside else s, write=None if inside else r, both=r if inside else None)
 
     def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Any = None) -> None:
-        """The same with blocks of one size."""
+        """Of the sum over all ranks, each rank its block; all have one size."""
         self.Reduce_scatter(sendbuf, recvbuf, None, op)
 
+    @_recorded
     def Alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
         """Block s of rank r's array becomes block r of rank s's. `[x, counts]`, `[x, (counts, displacements)]` if they differ."""
-        self._note()
         r, inside = buffer(recvbuf), self._in_place(sendbuf)
         s = r if inside else buffer(sendbuf)
         (counts, mine), (takes, outs) = s.blocks(self.size), r.blocks(self.size)
@@ -196,12 +210,12 @@ class Communicator:
 
     Alltoallv = Alltoall
 
+    @_recorded
     def Barrier(self) -> None:
         """Waits for all ranks. Its adjoint is nothing: it does nothing to memory."""
-        self._note()
-        self._meet("Barrier")
+        self._all_come("Barrier")
 
-    def _meet(self, name: str) -> None:
+    def _all_come(self, name: str) -> None:
         self.watch.require()
         if self.check:
             self._calls.same(name, otherwise="the ranks do not make the same call")
@@ -210,29 +224,29 @@ class Communicator:
 
     # --- messages ------------------------------------------------------------------------------------------------------------------------
 
+    @_recorded
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Sends an array, and waits until it may be written."""
-        self._note()
-        if not self._nobody(dest):
+        if not self._is_null(dest):
             b = buffer(buf)
             self._run(MESSAGES["Send"], self._message("Send", (b,), dest=(dest, tag)), read=b)
 
+    @_recorded
     def Recv(self, buf: Any, source: int, tag: int = 0, status: Any = None) -> None:
         """Receives an array of just this size, from a rank and with a tag that are named."""
-        self._note()
-        if not self._nobody(source):
+        if not self._is_null(source):
             b = buffer(buf)
             self._run(MESSAGES["Recv"], self._message("Recv", (b,), source=(source, tag)), write=b)
 
+    @_recorded
     def Sendrecv(
         self, sendbuf: Any, dest: int, sendtag: int = 0, recvbuf: Any = None, source: int | None = None, recvtag: int | None = None,
         status: Any = None,
     ) -> None:  # fmt: skip
         """Sends to one rank and receives from another at once."""
-        self._note()
         if source is None:
             raise LaunchError("Sendrecv: name the source. Nothing was sent.")
-        sends, receives = not self._nobody(dest), not self._nobody(source)
+        sends, receives = not self._is_null(dest), not self._is_null(source)
         s, r = buffer(sendbuf) if sends else None, buffer(recvbuf) if receives else None
         if not (sends or receives):
             return
@@ -242,20 +256,20 @@ class Communicator:
         )  # fmt: skip
         self._run(MESSAGES["Sendrecv"], call, read=s, write=r)
 
+    @_recorded
     def Sendrecv_replace(self, buf: Any, dest: int, sendtag: int = 0, source: int | None = None, recvtag: int | None = None) -> None:
-        """The same with one array."""
-        self._note()
-        if source is None or self._nobody(dest) or self._nobody(source):
+        """Sends an array to one rank and receives one from another in its place."""
+        if source is None or self._is_null(dest) or self._is_null(source):
             raise LaunchError("Sendrecv_replace takes two ranks; with PROC_NULL use Send or Recv. Nothing was sent.")
         b = buffer(buf)
         call = self._message("Sendrecv", (b,), dest=(dest, sendtag), source=(source, sendtag if recvtag is None else recvtag))
         self._run(MESSAGES["Sendrecv"], call, both=b)
 
+    @_recorded
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Begins to send a copy of an array: it may be written at once. In the reverse its shadow comes back between the adjoints of Wait
         and of this."""
-        self._note()
-        if self._nobody(dest):
+        if self._is_null(dest):
             return Request(self._waited, None, None)
         b, slot = buffer(buf), self._slot()
         call = self._message("Isend", (b,), dest=(dest, tag), slot=slot)
@@ -263,10 +277,10 @@ class Communicator:
         self._run(ISEND, call, read=b)
         return request
 
+    @_recorded
     def Irecv(self, buf: Any, source: int, tag: int = 0) -> Request:
         """Begins to receive an array, which holds what it held until Wait."""
-        self._note()
-        if self._nobody(source):
+        if self._is_null(source):
             return Request(self._waited, None, None)
         b, slot = buffer(buf), self._slot()
         call = self._message("Irecv", (b,), source=(source, tag), slot=slot)
@@ -374,7 +388,7 @@ class Communicator:
     def replicated(self, *pairs: Duplicated) -> None:
         """Says, inside of a tape, that arrays with a shadow are the same on all ranks, which only read them: at the end of each reverse
         what it has added to their shadows is summed over the ranks, of all of them in one all-reduce. DistributedError if they differ."""
-        session = self._note()
+        session = self._session()
         if session is None:
             raise LaunchError("replicated() is said inside of a tape")
         session.replicate(self, pairs)
@@ -384,7 +398,8 @@ class Communicator:
         """Where ranks compare."""
         return self._calls
 
-    def _note(self) -> Session | None:
+    def _session(self) -> Session | None:
+        """That of the recording that goes on, in which this communicator is used from here on."""
         tape = cast(Any, current.get())
         return Session.of(tape, self) if tape is not None else None
 
@@ -400,8 +415,8 @@ class Communicator:
         b = next((b for b in buffers if b is not None and b.size), None)
         return new_array(b.array, (b.size,), np.int32, active=False) if call.active and b is not None else None
 
+    @_recorded
     def _reduced(self, name: str, linear: str, sendbuf: Any, recvbuf: Any, op: Any, root: int | None) -> None:
-        self._note()
         inside, has_result = self._in_place(sendbuf), root is None or self.rank == root
         if inside and not has_result:
             raise LaunchError(f"{name}: IN_PLACE is for the root. Nothing was sent.")
@@ -420,8 +435,8 @@ class Communicator:
             raise UnsupportedError(f"{name}: complex numbers have no order. Nothing was sent.")
         self._run(rule, call, read=None if inside else s, write=None if inside else r, both=r if inside else None)
 
+    @_recorded
     def _gathered(self, name: str, linear: str, sendbuf: Any, recvbuf: Any, root: int | None) -> None:
-        self._note()
         inside, has_result = self._in_place(sendbuf), root is None or self.rank == root
         r = buffer(recvbuf) if has_result else None
         s = None if inside else buffer(sendbuf)
@@ -496,7 +511,7 @@ class Communicator:
         slot: int = -1,
     ) -> Message:  # fmt: skip
         dtype, active = self._alike(name, [b for b in buffers if b is not None])
-        session = self._note()
+        session = self._session()
 
         def numbered(side: str, key: tuple[int, int] | None) -> tuple[int | None, int, int]:
             if key is None:
@@ -549,7 +564,7 @@ class Communicator:
     def _in_place(self, given: Any) -> bool:
         return given is IN_PLACE or (type(given) is type(self.MPI.IN_PLACE) and given == self.MPI.IN_PLACE)
 
-    def _nobody(self, rank: int) -> bool:
+    def _is_null(self, rank: int) -> bool:
         return bool(rank == self.MPI.PROC_NULL)
 
     def _root(self, root: int) -> int:

@@ -22,7 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
+
+import numpy as np
+
+from ..arguments.arrays import namespace
+from ..ir.dtypes import is_half
 
 
 @dataclass(frozen=True)
@@ -44,32 +49,140 @@ class Shape:
         return replace(self, counts=self.takes, takes=self.counts) if self.takes else self
 
 
-class Transport(Protocol):
-    """Who carries the maps out, on flat contiguous arrays; `x` is None where a rank gives nothing, and so is y where it gets nothing."""
+class Transport:
+    """Who carries the maps out, on flat contiguous arrays; `x` is None where a rank gives nothing, and so is y where it gets nothing.
+    `nbytes`: the payload of this rank so far, of which all ranks together count each byte once: what it sent, of copies from and sums to a
+    root what is not the root's own. What follows the maps is how a library does the part of each that is not the same for all."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self.nbytes = self.messages = 0
+
+    def count(self, nbytes: int) -> None:
+        """Notes what is sent."""
+        self.nbytes += int(nbytes)
+        self.messages += 1
 
     def sum_all(self, x: Any, shape: Shape) -> Any:
         """The sum, for all."""
+        self.count(x.nbytes)
+        if shape.in_order:
+            return in_rank_order(self.all_blocks(x, (int(x.size),) * self.size, shape), self.size)
+        return self.reduced(x, shape, "SUM")
 
     def sum_to_root(self, x: Any, shape: Shape) -> Any:
         """The sum, for the root."""
+        x = zeros(shape, shape.counts[0]) if x is None else x
+        self.count(0 if self.rank == shape.root else x.nbytes)
+        if shape.in_order:
+            parts = self.blocks_at_root(x, replace(shape, counts=(int(x.size),) * self.size))
+            return in_rank_order(parts, self.size) if parts is not None else None
+        return self.summed_at_root(x, shape)
 
     def root_to_all(self, x: Any, shape: Shape) -> Any:
         """What the root has, for all."""
+        y = shape.new(shape.counts[0], shape.dtype) if x is None or self.rank != shape.root else x
+        self.count(0 if self.rank == shape.root else y.nbytes)
+        self.copy_from_root(y, shape)
+        return y
 
     def gather_all(self, x: Any, shape: Shape) -> Any:
         """All blocks, for all."""
+        y = self.all_blocks(x, shape.counts, shape)
+        self.count(y.nbytes - x.nbytes)
+        return y
 
     def sum_blocks(self, x: Any, shape: Shape) -> Any:
         """Of the sum, each its block."""
+        own = shape.counts[self.rank]
+        self.count(x.nbytes - own * x.dtype.itemsize)
+        if shape.in_order:
+            return in_rank_order(self.exchanged(x, replace(shape, takes=(own,) * self.size)), self.size)
+        return self.summed_block(x, shape)
 
     def gather_to_root(self, x: Any, shape: Shape) -> Any:
         """All blocks, for the root."""
+        x = zeros(shape, shape.counts[self.rank]) if x is None else x
+        self.count(0 if self.rank == shape.root else x.nbytes)
+        return self.blocks_at_root(x, shape)
 
     def deal(self, x: Any, shape: Shape) -> Any:
         """Of what the root has, each its block."""
+        y = shape.new(shape.counts[self.rank], shape.dtype)
+        self.count(0 if self.rank == shape.root else y.nbytes)
+        self.scatter_from_root(x, y, shape)
+        return y
 
     def exchange(self, x: Any, shape: Shape) -> Any:
         """From each the block that is meant for this rank."""
+        self.count((sum(shape.counts) - shape.counts[self.rank]) * shape.dtype.itemsize)
+        return self.exchanged(x, shape)
+
+    def extreme(self, x: Any, name: str, shape: Shape) -> tuple[Any, Any]:
+        """The greatest (or least) of all ranks' numbers, for all, and the rank of each: the lowest of those that have it, and where there
+        are NaN, which win as in NumPy, the lowest that has one. `name`: MAX or MIN."""
+        library = namespace(x)
+        given, missing = summable(x), library.isnan(x)
+        given = library.where(missing, given.dtype.type(-np.inf if name == "MAX" else np.inf), given)
+        self.count(x.nbytes)
+        best = self.reduced(given, shape, name)
+        rank = library.where(missing, self.rank, library.where(given == best, self.size + self.rank, 2 * self.size)).astype(np.int32)
+        first = self.reduced(rank, shape, "MIN")
+        best[first < self.size] = np.nan
+        return best.astype(x.dtype, copy=False), first % self.size
+
+    def reduced(self, x: Any, shape: Shape, op: str) -> Any:
+        """The sum, or MAX or MIN, of all ranks' numbers, for all, in the dtype of `x`."""
+        raise NotImplementedError
+
+    def summed_at_root(self, x: Any, shape: Shape) -> Any:
+        """The sum, for the root."""
+        raise NotImplementedError
+
+    def copy_from_root(self, y: Any, shape: Shape) -> None:
+        """Makes `y` what it is at the root."""
+        raise NotImplementedError
+
+    def all_blocks(self, x: Any, counts: tuple[int, ...], shape: Shape) -> Any:
+        """The ranks' blocks, of so many elements, one after the other."""
+        raise NotImplementedError
+
+    def summed_block(self, x: Any, shape: Shape) -> Any:
+        """This rank's block of the sum."""
+        raise NotImplementedError
+
+    def blocks_at_root(self, x: Any, shape: Shape) -> Any:
+        """The ranks' blocks one after the other, for the root."""
+        raise NotImplementedError
+
+    def scatter_from_root(self, x: Any, y: Any, shape: Shape) -> None:
+        """Fills `y` with this rank's block of what the root has."""
+        raise NotImplementedError
+
+    def exchanged(self, x: Any, shape: Shape) -> Any:
+        """What each rank has for this one, one after the other."""
+        raise NotImplementedError
+
+
+def summable(x: Any) -> Any:
+    """In a dtype that is added exactly enough, and by MPI and NCCL."""
+    return x.astype(np.float32) if is_half(x.dtype) else x
+
+
+def zeros(shape: Shape, count: int) -> Any:
+    """A vector of zeros."""
+    made = shape.new(count, shape.dtype)
+    made.fill(0)
+    return made
+
+
+def in_rank_order(parts: Any, count: int) -> Any:
+    """The sum of vectors that lie one after the other, the first two first."""
+    rows = parts.reshape(count, -1)
+    total = summable(rows[0]).copy()
+    for row in rows[1:]:
+        total += row
+    return total.astype(parts.dtype, copy=False)
 
 
 ADJOINT = {

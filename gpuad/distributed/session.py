@@ -26,7 +26,7 @@ from ..tape.record.recorded_rule import Ruled
 from . import operations
 from .agreement import Agreement, number_of
 from .linear import Shape
-from .mpi import MpiTransport, settle
+from .mpi import MpiTransport, wait_for_stream
 from .nccl import NcclTransport
 from .operations import Call, Joint, Message
 from .watch import Watch
@@ -173,7 +173,7 @@ class Session:
             raise comm.calls.refused(f"{_UNLIKE}: {said}")
 
     def _compare_with_partners(self, comm: Ranks, messages: Sequence[Message], said: str) -> None:
-        """The same on a communicator with messages only: those who have sent or received none need not come."""
+        """As `_agree` where there are messages only: ranks that have sent or received none need not come."""
         sent, came = self._by_rank(messages)
         partners = sorted({*sent, *came})
         own = {r: (number_of(said), _hash(sent[r]), _hash(came[r])) for r in partners}
@@ -265,6 +265,6 @@ def _call(rule: Joint, what: tuple[Any, ...]) -> Call | Message:
 def _mark(array: Any) -> int:
     """A fingerprint of what an array holds."""
     if hasattr(array, "get") and not isinstance(array, np.ndarray | np.generic):
-        settle(array)
+        wait_for_stream(array)
         array = array.get()
     return zlib.crc32(np.ascontiguousarray(array).tobytes())

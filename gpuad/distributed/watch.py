@@ -83,7 +83,7 @@ class Watch:
         self._looked = 0.0
         self.messaged: set[Any] = set()
         (self.comm,) = duplicates(mpi, 1, self._wait_blindly)
-        self.processes = self._told_processes()
+        self.processes = self._notified_processes()
         share_cores(processes.on_these_cores(self.processes))
         _watches.add(self)
         _at_the_end()
@@ -92,7 +92,7 @@ class Watch:
         """Without hearing others: before they can say something, or when all has been said."""
         poll(request, what, self.limit, lambda now: None)
 
-    def _told_processes(self) -> list[processes.Process]:
+    def _notified_processes(self) -> list[processes.Process]:
         mine, rows = np.array(processes.own(), np.int64), np.empty((self.size, processes.FIELDS), np.int64)
         self._wait_blindly(self.comm.Iallgather(mine, rows), "the ranks' processes")
         return [(int(a), int(b), int(c), int(d)) for a, b, c, d in rows]
@@ -214,7 +214,7 @@ _installed = False
 
 
 def _at_the_end() -> None:
-    """An error that nobody catches is told to the others, and a process of a job with a dead rank does not wait for it at the end."""
+    """An error that is not caught is told to the others, and a process of a job with a dead rank does not wait for it at the end."""
     global _installed
     if _installed:
         return

@@ -67,7 +67,7 @@ class Launch:
     @cached_property
     def after(self) -> tuple[int, ...]:
         """Of what it gives, what the reverse is given: what it reads, and something where the launch may refuse, which XLA would leave out
-        if nobody used it."""
+        if it was not used."""
         split = self.split()
         reads = tuple(k for k in split.reads if k in self.written)
         return reads or (self.written[:1] if split.doubtful and not split.logs else ())

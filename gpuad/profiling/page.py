@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ..tape.budget.holding import Holding
 from ..tape.memory.memory_log import Kind
 from .advice import advice
 from .bands import bands
-from .records import Band, Measured, Program, Round
+from .records import Band, Measured, Program, Round, summed
 from .table import summary
 
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -103,16 +104,7 @@ def _band(b: Band) -> dict[str, Any]:
 
 
 def _rest(kind: Kind, rest: Sequence[Band]) -> dict[str, Any]:
-    changes: dict[int, int] = {}
-    for b in rest:
-        before = 0
-        for moment, nbytes in b.steps:
-            changes[moment] = changes.get(moment, 0) + nbytes - before
-            before = nbytes
-    total, steps = 0, []
-    for moment in sorted(changes):
-        total += changes[moment]
-        steps.append((moment, total))
+    steps = summed((moment, nbytes - before) for b in rest for (_, before), (moment, nbytes) in pairwise([(0, 0), *b.steps]))
     return {
         "name": f"{len(rest)} more", "kind": str(kind), "reason": ", ".join(sorted({b.name for b in rest})[:20]), "added": True,
         "count": sum(b.count for b in rest), "bytes": shown(sum(b.nbytes for b in rest)), "most": shown(max(n for _, n in steps)),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from ..tape.budget.holding import Held, Holding
 from ..tape.budget.outlook import Outlook
@@ -91,14 +91,20 @@ class Measured:
         return tuple(last.values())
 
     @cached_property
+    def by_kind(self) -> tuple[tuple[float, dict[Kind, int]], ...]:
+        """Bytes that all tapes had of each kind, as steps in time."""
+        last: dict[tuple[int, Kind], int] = {}
+        now, found = dict.fromkeys(Kind, 0), []
+        for level in self.levels:
+            now[level.kind] += level.nbytes - last.get((level.tape, level.kind), 0)
+            last[level.tape, level.kind] = level.nbytes
+            found.append((level.seconds, dict(now)))
+        return tuple(found)
+
+    @cached_property
     def totals(self) -> tuple[tuple[float, int], ...]:
         """Bytes that all tapes had, as steps in time."""
-        now: dict[tuple[int, Kind], int] = {}
-        found = []
-        for level in self.levels:
-            now[level.tape, level.kind] = level.nbytes
-            found.append((level.seconds, sum(now.values())))
-        return tuple(found)
+        return tuple((seconds, sum(kinds.values())) for seconds, kinds in self.by_kind)
 
     @property
     def peak(self) -> int:
@@ -107,14 +113,7 @@ class Measured:
 
     def peak_by_kind(self) -> dict[Kind, int]:
         """What they were for."""
-        now: dict[tuple[int, Kind], int] = {}
-        best, found = -1, dict.fromkeys(Kind, 0)
-        for level in self.levels:
-            now[level.tape, level.kind] = level.nbytes
-            if sum(now.values()) > best:
-                best = sum(now.values())
-                found = {kind: sum(n for (_, k), n in now.items() if k is kind) for kind in Kind}
-        return found
+        return max((kinds for _, kinds in self.by_kind), key=lambda kinds: sum(kinds.values()), default=dict.fromkeys(Kind, 0))
 
     @property
     def peak_resident(self) -> int | None:
@@ -140,15 +139,19 @@ class Band:
 
 def steps_of(held: Sequence[Held], end: int) -> tuple[tuple[int, int], ...]:
     """Bytes from a moment on, where they change."""
-    changes: dict[int, int] = {0: 0, end: 0}
+    changes = [(0, 0), (end, 0)]
     for h in held:
-        changes[h.begin] = changes.get(h.begin, 0) + h.nbytes
-        changes[min(h.end, end)] = changes.get(min(h.end, end), 0) - h.nbytes
-    total, found = 0, []
-    for moment in sorted(changes):
-        total += changes[moment]
-        found.append((moment, total))
+        changes += [(h.begin, h.nbytes), (min(h.end, end), -h.nbytes)]
+    found = summed(changes)
     return tuple(b for k, b in enumerate(found) if k == 0 or b[1] != found[k - 1][1] or k == len(found) - 1)
+
+
+def summed(changes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Bytes from a moment on, by what is added to them at moments."""
+    by_moment: dict[int, int] = {}
+    for moment, nbytes in changes:
+        by_moment[moment] = by_moment.get(moment, 0) + nbytes
+    return list(zip(sorted(by_moment), accumulate(by_moment[moment] for moment in sorted(by_moment)), strict=True))
 
 
 def most_of(steps: Sequence[tuple[int, int]]) -> int:
@@ -156,4 +159,4 @@ def most_of(steps: Sequence[tuple[int, int]]) -> int:
     return max((nbytes for (moment, nbytes), (later, _) in pairwise(steps) if later > moment), default=0)
 
 
-__all__ = ["Band", "Level", "Measured", "Program", "Round", "Supposed", "most_of", "steps_of"]
+__all__ = ["Band", "Level", "Measured", "Program", "Round", "Supposed", "most_of", "steps_of", "summed"]

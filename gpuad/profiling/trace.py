@@ -86,12 +86,9 @@ def _held(r: Round, number: int, start: float) -> Iterator[Event]:
 
 
 def _levels(measured: Measured, start: float) -> Iterator[Event]:
-    now = dict.fromkeys((str(kind) for kind in Kind), 0)
-    tapes: dict[tuple[int, str], int] = {}
-    for level in measured.levels:
-        tapes[level.tape, str(level.kind)] = level.nbytes
-        now[str(level.kind)] = sum(n for (_, kind), n in tapes.items() if kind == str(level.kind))
-        yield {"ph": "C", "pid": _PID, "tid": 0, "name": "memory of tapes", "ts": max(_micro(level.seconds, start), 0.0), "args": dict(now)}
+    for seconds, kinds in measured.by_kind:
+        args = {str(kind): nbytes for kind, nbytes in kinds.items()}
+        yield {"ph": "C", "pid": _PID, "tid": 0, "name": "memory of tapes", "ts": max(_micro(seconds, start), 0.0), "args": args}
 
 
 def _readings(measured: Measured, start: float) -> Iterator[Event]:

@@ -53,7 +53,7 @@ def checked_tape(request: pytest.FixtureRequest) -> Iterator[Tape]:
         recording = current.get() is tape
         if recording:
             tape.left(RuntimeError, RuntimeError("the test has ended"))
-        vars(tape).clear()  # nobody may use it any more, and whatever still holds it holds nothing
+        vars(tape).clear()  # it is not to be used any more, and whatever still holds it holds nothing
     if recording:
         pytest.fail("the tape was still recording at the end of the test: leave its block", pytrace=False)
     if used.left > _LEFT:

@@ -94,7 +94,7 @@ class Executor(Protocol):
         """A new array with the same content and dtype, on the same device."""
 
     def free(self) -> int:
-        """Bytes of the device's memory that nobody has."""
+        """Bytes of the device's memory that are free."""
 
 
 class InOrder:

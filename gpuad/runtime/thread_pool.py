@@ -2,7 +2,7 @@
 
 Launches, copies and clearings on a CPU that one call of compiled code makes one after the other.
 
-From Python each of them takes a call of its own, a microsecond in which the crew of threads has nothing to do. What is known beforehand
+From Python each of them takes a call of its own, a microsecond in which the pool of threads has nothing to do. What is known beforehand
 is a table of addresses; these are fixed, so whoever has the table keeps the arrays.
 """
 
@@ -41,8 +41,8 @@ _CREWS: dict[str, ThreadPool] = {}
 
 
 def thread_pool() -> ThreadPool:
-    """The crew of this process; CompileError without a compiler. If several threads ask at once, the first that has made one made it for
-    all: a thread finds in its crew which batch it is in, so launches must not know another one."""
+    """The pool of this process; CompileError without a compiler. If several threads ask at once, the first that has made one made it for
+    all: a thread finds in its pool which batch it is in, so launches must not know another one."""
     return _CREWS.get("the") or _CREWS.setdefault("the", _made())
 
 

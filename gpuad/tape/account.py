@@ -9,7 +9,7 @@ from .memory.versions import Allocation, Piece
 from .record.operations import Operation
 from .record.recorded_launch import Launched
 
-FASTER = "nobody; read in place of more memory"  # of a row's values
+FASTER = "none; read in place of more memory"  # of a row's values
 
 
 @dataclass(frozen=True)

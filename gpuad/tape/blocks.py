@@ -63,7 +63,7 @@ class Exit:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A block that a tape was entered for, in a thread; None where nobody can say when the block is gone."""
+    """A block that a tape was entered for, in a thread; None where it cannot be told when the block is gone."""
 
     thread: int
     block: weakref.ref[Block] | None

@@ -10,7 +10,7 @@ A rule never copies or keeps anything: it says which arrays its reverse reads, a
 hands them over. Arguments reach both functions as plain arrays and numbers. The reverse is a module-level function; what it is called with
 goes by the names of its parameters, for an array or Active number `x` of the rule:
 
-* `x`: the version of the array that `needs` names (None where only gradients that nobody asked for need it), or the value of an argument
+* `x`: the version of the array that `needs` names (None where only gradients that were not asked for need it), or the value of an argument
   that is no array;
 * `dx`: where `x` is read, its shadow, to be added to; where it is added to, its shadow, to be read only; where some elements are set, its
   shadow, of which the reverse has to read these elements and then clear them; where it is overwritten, what the shadow held, moved to
@@ -21,7 +21,7 @@ goes by the names of its parameters, for an array or Active number `x` of the ru
   program runs again.
 
 What has no shadow comes as None. An array that is in none of the lists is a constant: it is read, carries no gradient, and the reverse gets
-it as it was at the call. So are arrays in tuples, lists and dicts that are passed. What is in other objects nobody may change later. What
+it as it was at the call. So are arrays in tuples, lists and dicts that are passed. What is in other objects may not be changed later. What
 the function does, be it launches of gpuad's kernels on the plain arrays, is the rule's own affair and is not recorded.
 
 What is declared is checked (`declared`): arrays that a function may only read it gets as read-only views, of NumPy arrays; CuPy's are

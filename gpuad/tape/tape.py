@@ -110,7 +110,7 @@ class Tape(Reversing, LaunchRecording):
         work = lambda: self._streams.work(executor_of(self._library))  # noqa: E731
         within = None if budget is None else Budget(self, budget, self._bytes, work, offload)
         self._library: str | None = None
-        self.recipes: dict[Any, Any] = {}
+        self.known_calls: dict[Any, Any] = {}
         self.words: dict[Any, Any] = {}
         self._lease: object = None
         self._begun = self._seconds = 0.0
@@ -143,7 +143,7 @@ class Tape(Reversing, LaunchRecording):
 
     def forget(self) -> None:
         """Begins anew; the tape's own memory is kept, the caller's is let go."""
-        self.recipes.clear()
+        self.known_calls.clear()
         self.words.clear()
         self._streams.let_go()
         super().forget()
@@ -157,7 +157,7 @@ class Tape(Reversing, LaunchRecording):
         try:
             self._enter(entry)
             return self
-        except BaseException:  # an interrupt: nobody will leave a block that was not entered
+        except BaseException:  # an interrupt: a block that was not entered will not be left
             if self._entries.get(_ENTRY) is entry:
                 self._leave()
             raise
@@ -209,9 +209,9 @@ class Tape(Reversing, LaunchRecording):
         """A block ends."""
         try:
             self._exit(kind, error)
-            self._told(error)
+            self._notify_others(error)
         except BaseException as refused:
-            self._told(refused)
+            self._notify_others(refused)
             raise
         finally:  # also if an interrupt comes while arrays are unlocked
             self._leave()
@@ -219,7 +219,7 @@ class Tape(Reversing, LaunchRecording):
                 self.state = "interrupted at the end of the recording"
             self.memory.tell(What.recorded if self.state == "recorded" else What.failed)
 
-    def _told(self, error: BaseException | None) -> None:
+    def _notify_others(self, error: BaseException | None) -> None:
         """Tells other processes that take part of an error: they would wait for this one."""
         if error is not None and self.joint is not None:
             self.joint.failed(error)

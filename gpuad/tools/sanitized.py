@@ -15,7 +15,7 @@ from ..runtime.cuda import launch_text, synchronize
 from .checks import on_gpu
 from .examples import of_file
 
-# For each tool a kernel with its fault, and the threads of its one block. `data` has 32 floats, in an allocation of its own that nobody has
+# For each tool a kernel with its fault, and the threads of its one block. `data` has 32 floats, in an allocation of its own that was not
 # written to.
 PLANTED = {
     "memcheck": ("data[4096 + threadIdx.x] = 1.0f;", 32),

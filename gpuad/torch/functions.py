@@ -136,7 +136,7 @@ class Function:
             if (x.requires_grad and x.grad_fn is None) or x._is_view():
                 return None  # which is refused, the one of a leaf and often the one of a view
         if self._placed and len(self._tensors) > 1:
-            self.bridge.check_apart(self.signature.whole(args))
+            self.bridge.check_disjoint(self.signature.whole(args))
         for j in self._others:
             x = args[j]
             found.append(float if type(x) is float and j in self._reals else (type(x), x))

@@ -85,7 +85,7 @@ class Bridge:
         outside_of_tapes(signature.name, "a function of PyTorch")
         made = self.made(given, wanted)
         if self.in_place and len(self._given) > 1:
-            self.check_apart(given)
+            self.check_disjoint(given)
         if made.loose:
             self._check_whole(given)
         if made.quick is not None:
@@ -224,7 +224,7 @@ class Bridge:
                     "is known of its indices: pass x.clone() if it stays inside. Nothing was launched."
                 )
 
-    def check_apart(self, tensors: Sequence[Any]) -> None:
+    def check_disjoint(self, tensors: Sequence[Any]) -> None:
         """LaunchError for tensors that lie on what is overwritten in place: their gradients would have to lie on each other as well."""
         places = {k: placed(tensors[k]) for k in self._given if tensors[k] is not None}
         for k in self._overwritten:

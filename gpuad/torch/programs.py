@@ -135,7 +135,7 @@ def _alone(found: tuple[Any, ...]) -> Any:
 
 
 class _Lease:
-    """A session that waits for its reverse. It is free when the reverse has run, or when nobody can ask for it any more."""
+    """A session that waits for its reverse. It is free when the reverse has run, or when it cannot be asked for any more."""
 
     def __init__(self, session: _Session) -> None:
         self.session = session

@@ -29,7 +29,7 @@ from ..record.recorded_launch import Launched
 from ..replay.trace_steps import Step
 from .offload import Level
 from .online_checkpoints import Copied, Marks
-from .planner import Turn
+from .planner import Iteration
 from .program_states import Program
 from .rerun import Regions, Rerun, joined, united
 from .script_actions import Kept, Scripted
@@ -50,7 +50,7 @@ class Recorded(Protocol):
     def library_name(self) -> str | None:
         """Whose arrays the program works on."""
 
-    def claim(self, operation: Operation, time: int) -> None:
+    def note_needs(self, operation: Operation, time: int) -> None:
         """Notes what the operation's adjoint needs of memory as it is."""
 
     def save_overwritten(self, operation: Operation, time: int) -> None:
@@ -94,7 +94,7 @@ class BudgetMemory(ABC):
         self.kept = Kept()
         self._several: Regions = {}  # written more than once
         self._scripted = None
-        self.marks, self._slots, self._turn = Marks(), 0, Turn(1, 0)
+        self.marks, self._slots, self._iteration = Marks(), 0, Iteration(1, 0)
 
     def limited(self) -> int:
         """The budget in bytes."""
@@ -234,8 +234,8 @@ class BudgetMemory(ABC):
     def _thin(self) -> None:
         """Lets go of the mark that costs the least."""
         self._slots = max(self._slots, len(self.marks))  # with the state at the beginning, and without the one that goes
-        numbers = [0, *(self._turn.number(mark.time) for mark in self.marks.marks)]
-        self.marks.drop(expendable(numbers, self._turn.number(len(self.reruns)), self._slots) - 1)
+        numbers = [0, *(self._iteration.number(mark.time) for mark in self.marks.marks)]
+        self.marks.drop(expendable(numbers, self._iteration.number(len(self.reruns)), self._slots) - 1)
 
     @abstractmethod
     def _convert(self) -> None:

@@ -21,7 +21,7 @@ from ..record.recorded_launch import Launched
 from .budget_memory import BudgetMemory
 from .offload import level_of
 from .online_checkpoints import Copied
-from .planner import Planner, Turn
+from .planner import Iteration, Planner
 from .rerun import Regions, Rerun, allocation_of, common, needs_of, united, without
 from .script_actions import Kept
 
@@ -36,7 +36,7 @@ class FirstRecording(BudgetMemory):
     def forget(self) -> None:
         """Begins anew."""
         super().forget()
-        self.again: dict[Any, Rerun] = {}  # of a recipe, which turns of a loop share
+        self.again: dict[Any, Rerun] = {}  # of a known call, which iterations of a loop share
         self._done: Regions = {}
         self._pending: Regions = {}
         self._open: list[Regions] = []
@@ -75,7 +75,7 @@ class FirstRecording(BudgetMemory):
         allocations = {**self.tape.allocations, **allocation_of(operation)}
         for where, region in wanted.items():
             if self._copy(lambda: self.kept.initial, allocations[where], region, time, time):
-                self.marks.add(self.kept.initial[-1], lent=True)
+                self.marks.add(self.kept.initial[-1], borrowed=True)
         self._copy_for_marks(without(reads, rerun.arrives), rerun.writes, wanted, allocations, time)
         self.marks.wrote(rerun.writes)
         self._several = united(self._several, common(self._done, rerun.writes))
@@ -98,10 +98,10 @@ class FirstRecording(BudgetMemory):
     def _mark(self, time: int) -> None:
         """Sets a mark before an operation, if it is the time for one."""
         if self._slots == 0 and not self.marks:
-            self._turn = Turn.of(self._program(), self._signatures)
-        steps = self._turn.number(time) - self._turn.number(self.marks.marks[-1].time if self.marks else 0)
-        apart = stride(self._turn.number(time), self._slots) if self._slots else 1
-        if time and steps >= apart and self._turn.begins(time):
+            self._iteration = Iteration.of(self._program(), self._signatures)
+        steps = self._iteration.number(time) - self._iteration.number(self.marks.marks[-1].time if self.marks else 0)
+        apart = stride(self._iteration.number(time), self._slots) if self._slots else 1
+        if time and steps >= apart and self._iteration.begins(time):
             self.marks.set(time)
 
     def _copy_for_marks(self, reads: Regions, writes: Regions, copied: Regions, allocations: Mapping[int, Allocation], time: int) -> None:
@@ -126,7 +126,7 @@ class FirstRecording(BudgetMemory):
                 return
             piece = piece_of(allocations[where].root, region, time, room[:nbytes], base)
             perform(piece.saving)
-            self.marks.add(Copied(allocations[where], piece, 0, room), lent=False)
+            self.marks.add(Copied(allocations[where], piece, 0, room), borrowed=False)
             self._note_added()
 
     def _copy(self, found: Callable[[], list[Copied]], allocation: Allocation, region: Region, time: int, owner: int) -> bool:
@@ -193,7 +193,7 @@ class FirstRecording(BudgetMemory):
         for time, (operation, rerun) in enumerate(zip(list(self.tape.operations), self.reruns, strict=True)):
             self.tape.doing = Doing()
             _put_back(self.kept.arrivals.get(time, ()))
-            self.tape.claim(operation, time)
+            self.tape.note_needs(operation, time)
             self.tape.save_overwritten(operation, time)
             launch = self._once_more(operation, rerun, time)
             for use in operation.effects.after:

@@ -40,19 +40,19 @@ class Copied:
 @dataclass(eq=False)
 class Mark:
     """The state before operation `time`. `read`, `done`: what was read before it was overwritten, and what was overwritten, from there
-    to the next mark; `copies`: of what was, and which bytes of each count; `lent`: those whose memory belongs to the state at the
+    to the next mark; `copies`: of what was, and which bytes of each count; `borrowed`: those whose memory belongs to the state at the
     beginning."""
 
     time: int
     read: Regions = field(default_factory=dict)
     done: Regions = field(default_factory=dict)
     copies: list[tuple[Copied, Regions]] = field(default_factory=list)
-    lent: set[int] = field(default_factory=set)
+    borrowed: set[int] = field(default_factory=set)
 
     def takes(self, later: Mark) -> None:
         """The next mark is dropped: what this one needs of its copies comes here."""
         self.copies += [(copied, without(part, self.done)) for copied, part in later.copies]
-        self.lent |= later.lent
+        self.borrowed |= later.borrowed
         self.read = united(self.read, without(later.read, self.done))
         self.done = united(self.done, later.done)
 
@@ -91,13 +91,13 @@ class Marks:
         if self.marks:
             self.marks[-1].done = united(self.marks[-1].done, writes)
 
-    def add(self, copied: Copied, *, lent: bool) -> None:
-        """A copy was made; `lent`: for the state at the beginning."""
+    def add(self, copied: Copied, *, borrowed: bool) -> None:
+        """A copy was made; `borrowed`: for the state at the beginning."""
         if self.marks:
             newest = self.marks[-1]
             newest.copies.append((copied, {copied.allocation.address: copied.piece.region}))
-            if lent:
-                newest.lent.add(id(copied))
+            if borrowed:
+                newest.borrowed.add(id(copied))
             else:
                 self.nbytes += copied.nbytes
 
@@ -115,7 +115,7 @@ class Marks:
 
     def own(self) -> Iterable[Copied]:
         """The copies whose memory is theirs."""
-        return {id(c): c for mark in self.marks for c, _ in mark.copies if id(c) not in mark.lent}.values()
+        return {id(c): c for mark in self.marks for c, _ in mark.copies if id(c) not in mark.borrowed}.values()
 
     def states(self, wanted: dict[int, Regions]) -> Iterator[tuple[int, list[tuple[Copied, Regions]]]]:
         """For each mark, the last first, where the bytes are that its state has (`wanted`, by time). A mark that lacks some is left out."""

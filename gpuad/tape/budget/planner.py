@@ -1,6 +1,6 @@
 """Which script a byte budget leads to: the units of a recorded program, and the schedules for each number of checkpoints.
 
-A unit is a turn of the program's loop, if most of it is one, else an operation, or some of them in a row.
+A unit is an iteration of the program's loop, if most of it is one, else an operation, or some of them in a row.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def period(signatures: Sequence[Any]) -> tuple[int, int, int] | None:
 
 
 def units_of(program: Program, signatures: Sequence[Any], through: Collection[int] = ()) -> list[int]:
-    """Where units begin, and the program's end: at each turn of its loop, where the least is live, and as far apart before and after it;
-    or at each operation. `through`: where some have to begin."""
+    """Where units begin, and the program's end: at each iteration of its loop, where the least is live, and as far apart before and after
+    it; or at each operation. `through`: where some have to begin."""
     return sorted({*_units_of(program, signatures, min(through, default=None)), *through})
 
 
@@ -68,14 +68,14 @@ def _units_of(program: Program, signatures: Sequence[Any], at: int | None) -> li
 
 
 @dataclass(frozen=True)
-class Turn:
+class Iteration:
     """The turns of a loop that is still running: their length in operations, and where one begins."""
 
     length: int
     begin: int
 
     @classmethod
-    def of(cls, program: Program, signatures: Sequence[Any]) -> Turn:
+    def of(cls, program: Program, signatures: Sequence[Any]) -> Iteration:
         """As far as the program has come: begun where the least is live. Each operation is one, if there is no loop."""
         found = period(signatures)
         if found is None:

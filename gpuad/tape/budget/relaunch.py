@@ -18,15 +18,15 @@ from ...runtime.base import Memory, prepared
 from ..record.operations import Use
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled
-from ..replay.trace_cache import Recipe
+from ..replay.trace_cache import KnownLaunch
 from .rerun import Rerun, of_uses, order_matters, said_once, touched_by_rule, united, without
 
 
-def launch_again(recipe: Recipe, operation: Launched, read: Iterable[Use]) -> Rerun:
+def launch_again(known: KnownLaunch, operation: Launched, read: Iterable[Use]) -> Rerun:
     """A launch as it runs again; `read`: what the primal reads and adds to."""
     call, adjoint = operation.call, operation.adjoint
     writes, must = of_uses(operation.effects.writes), of_uses(operation.effects.must)
-    first, why = recipe.launch(call.executor), order_matters(recipe.primal, call)
+    first, why = known.launch(call.executor), order_matters(known.primal, call)
     reads = {} if why else of_uses(read)
     must = writes if why else must
     augmented = adjoint.augmented if adjoint is not None else None
@@ -35,12 +35,12 @@ def launch_again(recipe: Recipe, operation: Launched, read: Iterable[Use]) -> Re
     def noting(data: Sequence[Any]) -> tuple[Sequence[Memory], Action]:
         assert augmented is not None
         logs = [Memory(d.view(dtype)) for d, (_, dtype) in zip(data, sizes, strict=True)]
-        return logs, call.prepared(augmented, [*recipe.given, *logs])
+        return logs, call.prepared(augmented, [*known.given, *logs])
 
     reads = united(reads, without(writes, must))
-    again = None if why else _silent(recipe, call, first)
+    again = None if why else _silent(known, call, first)
     logs = tuple(n * dtype.itemsize for n, dtype in sizes)
-    undo = None if why or logs or operation.effects.after else undo_of(recipe.operation.kernel, recipe.primal, call, recipe.given)
+    undo = None if why or logs or operation.effects.after else undo_of(known.operation.kernel, known.primal, call, known.given)
     return Rerun(reads, writes, must, first, again, why, logs, noting, undo=undo)
 
 
@@ -67,13 +67,13 @@ def _certified(primal: Kernel, call: Call) -> Kernel | None:
     return found if takes_back(primal, found, shape) else None
 
 
-def _silent(recipe: Recipe, call: Call, first: Action) -> Action:
+def _silent(known: KnownLaunch, call: Call, first: Action) -> Action:
     """The launch without what the user has heard already."""
-    silent = recipe.operation.kernel.facts.get(("said once", id(recipe.primal)), lambda: (recipe.primal, said_once(recipe.primal)))[1]
-    if silent is recipe.primal:
+    silent = known.operation.kernel.facts.get(("said once", id(known.primal)), lambda: (known.primal, said_once(known.primal)))[1]
+    if silent is known.primal:
         return first
     call.prepare([silent])
-    return prepared(call.executor, silent, call.grid, call.block, recipe.given, call.shared_mem)
+    return prepared(call.executor, silent, call.grid, call.block, known.given, call.shared_mem)
 
 
 def rule_again(operation: Ruled, action: Action, library: str | None) -> Rerun:

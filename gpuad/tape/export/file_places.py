@@ -95,7 +95,7 @@ class Places:
             taken |= set(self.wanted.values())
         name = next(n for n in (wish, *(f"{wish}_{k}" for k in range(2, len(taken) + 3))) if n not in taken)
         self.by_address[where] = (kind, len(self.rooms[kind]))
-        room = Room(name, root, dtype, own or not size)  # nobody has to bring what has no bytes
+        room = Room(name, root, dtype, own or not size)  # what has no bytes need not be brought
         room.layouts = self.layouts.get(where, [])
         self.rooms[kind].append(room)
 

@@ -97,7 +97,7 @@ class MadeArrays:
     # --- memory that is used again -----------------------------------------------------------------------------------------------------
 
     def is_free(self, made: Made) -> bool:
-        """Whether nobody has a view of the array, so that its memory can be used again."""
+        """Whether there is no view of the array, so that its memory can be used again."""
         if made.is_handed_out:
             self.guard.let_go(made.array)
         return not made.is_handed_out
@@ -120,8 +120,8 @@ class MadeArrays:
         return True
 
     def spare(self, shape: tuple[int, ...], dtype: Any, active: bool, stream: Any, pairings: Shadows) -> Made | None:
-        """An array that nobody has any more, whose memory can be that of a new one on this stream. It has the shadow that the new one is to
-        have, if that is `active`, or as little one."""
+        """An array that is not held any more, whose memory can be that of a new one on this stream. It has the shadow that the new one is
+        to have, if that is `active`, or as little one."""
         for where, made in self.arrays.items():
             if made.array.shape != shape or made.array.dtype != dtype or made.has_handles or made.stream != stream:
                 continue

@@ -1,7 +1,7 @@
 """The log of a tape's memory: what it takes and lets go, by kind, and when its programs begin and end.
 
 All that a tape adds to its caller's memory comes through one door, which notes it here. An array is let go when the last reference to it
-goes, so nobody has to say that. Bytes count as a pool rounds them. Each event goes to whoever listens (`listeners`); without one the log
+goes, so that need not be said. Bytes count as a pool rounds them. Each event goes to whoever listens (`listeners`); without one the log
 is four numbers.
 """
 

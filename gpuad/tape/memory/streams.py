@@ -92,7 +92,7 @@ class Streams:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Within it nobody is waited for: what comes is captured, not run."""
+        """Within it no stream is waited for: what comes is captured, not run."""
         self.silent = True
         try:
             yield

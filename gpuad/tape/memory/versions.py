@@ -28,7 +28,7 @@ from .region import EMPTY, Region, span
 @dataclass(frozen=True, eq=False, slots=True)
 class Piece:
     """The bytes `region` of an allocation as they were before operation `time`, in `data` (uint8): packed one span after the other, or, if
-    there is a `base`, each at its place, with the allocation's byte `base` first. What is between the spans then belongs to nobody: a
+    there is a `base`, each at its place, with the allocation's byte `base` first. What is between the spans then is unused: a
     version that this piece makes up but for little is completed there, rather than put together elsewhere. `saving`: what copied them;
     `lossy`: by which they are stored less exactly, packed."""
 
@@ -55,7 +55,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Claim:
+class Replaceable:
     """Operation number `time` needs the bytes `region`, through its argument at `position`, or something that is made of them."""
 
     time: int
@@ -71,7 +71,7 @@ class Allocation:
     address: int
     name: str
     pending: Region = EMPTY
-    claims: list[Claim] = field(default_factory=list)  # needed too, unless a few values can be kept instead
+    replaceable: list[Replaceable] = field(default_factory=list)  # needed too, unless a few values can be kept instead
     tainted: Region = EMPTY  # holds values that depend on active data, but has no shadow there
     read_bare: Region = EMPTY  # was read by operations that took it for inactive
     written_bare: Region = EMPTY  # was written by operations that took it for inactive
@@ -87,8 +87,8 @@ class Allocation:
     def needed(self) -> Region:
         """Which of the live bytes adjoints will read, as things stand."""
         found = self.pending
-        for claim in self.claims:
-            found = found | claim.region
+        for need in self.replaceable:
+            found = found | need.region
         return found
 
     def parts(self, region: Region) -> list[tuple[Region, Lossy | None]]:

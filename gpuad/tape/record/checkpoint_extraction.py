@@ -1,8 +1,8 @@
 """Values that are kept in place of memory, written by the launch that reads that memory, in a program that is known.
 
-While a program is recorded nobody knows whether what a launch reads will be overwritten: its few values are computed when that is about to
-happen, by a launch of their own that reads the memory once more (see `checkpoints`). When the program comes again, or becomes a graph, it
-is known. Then the launch itself writes them, to the same place, since it has them anyway, and the other one is left out.
+While a program is recorded it is not known whether what a launch reads will be overwritten: its few values are computed when that is about
+to happen, by a launch of their own that reads the memory once more (see `checkpoints`). When the program comes again, or becomes a graph,
+it is known. Then the launch itself writes them, to the same place, since it has them anyway, and the other one is left out.
 
 That is the same: until something overwrites the memory it is what the launch saw, and nothing else uses the place of the values before.
 

@@ -1,9 +1,8 @@
 """Decides, when memory is about to be overwritten, whether it is copied or a few values are kept in its place (RULES 14, N2 and N3).
 
-A launch whose adjoint could do with values that a thread computes once (see `checkpoint_kernels`) only claims the memory that they are made
-of. If that memory survives, nothing is saved. Else the launches that claim it are decided together, since one copy would serve all of them:
-what takes fewer bytes is done, just before the memory is overwritten.
-"""
+A launch whose adjoint could do with values that a thread computes once (see `checkpoint_kernels`) needs the memory that they are made of
+only as long as they are not kept. If that memory survives, nothing is saved. Else the launches that need it are decided together, since one
+copy would serve all of them: what takes fewer bytes is done, just before the memory is overwritten."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from ...pipeline.adjoint import Adjoint
 from ...runtime.actions import Doing
 from ...runtime.base import Memory
 from ..memory.region import EMPTY, Region
-from ..memory.versions import Allocation, Claim
+from ..memory.versions import Allocation, Replaceable
 from ..replay.trace_steps import Step
 from .checkpoint_extraction import Extraction, is_light, write_values, writes_values
 from .checkpoint_kernels import Cutting
@@ -31,15 +30,15 @@ from .recorded_launch import Kept, Launched
 
 @dataclass(frozen=True, eq=False)
 class Surviving:
-    """What is read of an allocation where it is: in any case (`firm`), or unless values are kept instead (`claims`)."""
+    """What is read of an allocation where it is: in any case (`firm`), or unless values are kept instead (`replaceable`)."""
 
     allocation: Allocation
     firm: Region
-    claims: tuple[Claim, ...]
+    replaceable: tuple[Replaceable, ...]
 
 
 class Keeping(ABC):
-    """The part of a recording that decides what is kept for claims: copies of memory, or values made of it."""
+    """The part of a recording that decides what is kept for such needs: copies of memory, or values made of it."""
 
     operations: list[Operation]
     allocations: dict[int, Allocation]
@@ -60,12 +59,12 @@ class Keeping(ABC):
         """A flat array in what the tape saves, not cleared."""
 
     def choose_checkpoints(self, writes: Sequence[Use]) -> None:
-        """Decides the claims on what is about to be written."""
+        """Decides the needs of what is about to be written."""
         hit: dict[int, set[int]] = {}
         for use in writes:
-            for claim in use.allocation.claims:
-                if claim.region & use.region:
-                    hit.setdefault(claim.time, set()).add(claim.position)
+            for need in use.allocation.replaceable:
+                if need.region & use.region:
+                    hit.setdefault(need.time, set()).add(need.position)
         if not hit:
             return
         cuts = {time: cut for time, positions in hit.items() if (cut := self._launched(time).cuts.get(frozenset(positions))) is not None}
@@ -80,24 +79,24 @@ class Keeping(ABC):
         """These launches need the memory itself."""
         wanted = set(times)
         for a in self.allocations.values() if wanted else ():
-            for claim in a.claims:
-                if claim.time in wanted:
-                    a.pending = a.pending | claim.region
+            for need in a.replaceable:
+                if need.time in wanted:
+                    a.pending = a.pending | need.region
         self._release(wanted)
 
     def demand_all(self) -> None:
         """What is still claimed when the recording ends is read where it is."""
-        self.surviving = [Surviving(a, a.pending, tuple(a.claims)) for a in self.allocations.values() if a.claims]
+        self.surviving = [Surviving(a, a.pending, tuple(a.replaceable)) for a in self.allocations.values() if a.replaceable]
         for a in self.allocations.values():
-            a.pending, a.claims = a.needed, []
+            a.pending, a.replaceable = a.needed, []
 
     def _release(self, times: set[int]) -> None:
         for a in self.allocations.values() if times else ():
-            a.claims = [c for c in a.claims if c.time not in times]
+            a.replaceable = [c for c in a.replaceable if c.time not in times]
 
     def _launched(self, time: int) -> Launched:
         operation = self.operations[time]
-        assert isinstance(operation, Launched), "only launches make claims"
+        assert isinstance(operation, Launched), "only launches have replaceable needs"
         return operation
 
     def _keep(self, time: int, cut: Cutting) -> None:
@@ -135,8 +134,8 @@ class Keeping(ABC):
         if not surviving or len(steps) != len(self.operations):
             return False
         made: dict[int, Launched] = {}
-        for time in sorted({c.time for s in surviving for c in s.claims}):
-            positions = frozenset(c.position for s in surviving for c in s.claims if c.time == time)
+        for time in sorted({c.time for s in surviving for c in s.replaceable}):
+            positions = frozenset(c.position for s in surviving for c in s.replaceable if c.time == time)
             new = self._kept_light(self._launched(time), time, positions, steps[time])
             if new is not None:
                 made[time] = new
@@ -145,7 +144,7 @@ class Keeping(ABC):
         self.operations = [made.get(time, operation) for time, operation in enumerate(self.operations)]
         for s in surviving:
             s.allocation.pending = s.firm
-            for region in (c.region for c in s.claims if c.time not in made):
+            for region in (c.region for c in s.replaceable if c.time not in made):
                 s.allocation.pending = s.allocation.pending | region
         return True
 
@@ -167,13 +166,13 @@ def _of_reverse(cut: Cutting, call: Call) -> list[Kernel | None]:
 
 
 def _copied(writes: Sequence[Use], times: set[int]) -> int:
-    """Bytes that would be copied now for the claims of these launches alone."""
+    """Bytes that would be copied now for the needs of these launches alone."""
     wanted: dict[int, tuple[Allocation, Region]] = {}
     for use in writes:
         a = use.allocation
         found = wanted.get(id(a), (a, EMPTY))[1]
-        for claim in a.claims:
-            if claim.time in times:
-                found = found | (claim.region & use.region)
+        for need in a.replaceable:
+            if need.time in times:
+                found = found | (need.region & use.region)
         wanted[id(a)] = (a, found)
     return sum(a.stored_bytes(region - a.pending) for a, region in wanted.values())

@@ -21,7 +21,7 @@ from ...pipeline.adjoint import Adjoint
 from ...runtime.base import Memory
 from ..budget.relaunch import launch_again
 from ..memory.arena import Full, Pooled
-from ..replay.trace_cache import Recipe, call_key, line_of, place_of, user_frame
+from ..replay.trace_cache import KnownLaunch, call_key, line_of, place_of, user_frame
 from ..replay.trace_steps import LaunchStep, constant, lasting
 from .operation_recording import OperationRecording, Saving
 
@@ -49,21 +49,23 @@ class LaunchRecording(OperationRecording):
         try:
             fixed = type(args) is FlatArguments or all(constant(args[k]) for k in kernel.records if k < len(args))
             key = call_key(kernel, grid, block, args, shared_mem, stream, line) if fixed else None
-            recipe = self.known_call(key, lambda: self._prepare(kernel, grid, block, args, shared_mem, stream, where))
-            step = LaunchStep(kernel, recipe.args, line, where, grid, block, shared_mem, stream)
-            self._run(recipe, step)
+            known = self.known_call(key, lambda: self._prepare(kernel, grid, block, args, shared_mem, stream, where))
+            step = LaunchStep(kernel, known.args, line, where, grid, block, shared_mem, stream)
+            self._run(known, step)
         except BaseException:
             loudly()
             self.unknown()
             raise
-        self._note(step, fixed and recipe.lasts and lasting(grid) and lasting(block))
+        self._note(step, fixed and known.lasts and lasting(grid) and lasting(block))
 
-    def _prepare(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> Recipe:
+    def _prepare(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> KnownLaunch:
         """Binds and judges a call. Nothing is launched."""
         with kernel.room(), on_stream(stream, args):
-            return self._recipe(kernel, grid, block, args, shared_mem, stream, where)
+            return self._known_launch(kernel, grid, block, args, shared_mem, stream, where)
 
-    def _recipe(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> Recipe:
+    def _known_launch(
+        self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str
+    ) -> KnownLaunch:
         with quietly():
             try:
                 call = kernel.bind(grid, block, args, shared_mem, stream)
@@ -101,15 +103,15 @@ class LaunchRecording(OperationRecording):
         arrays = tuple(x for a in arguments for x in (a.array, *a.shadow_arrays) if x is not None)
         kept = args if isinstance(args, tuple) else tuple(args)
         layouts, pairs = list(map(layout, arrays)), self.shadows.count
-        return Recipe(kept, bare, self.shadows, pairs, arrays, layouts, operation, primal, seen, given, doubtful, paired)
+        return KnownLaunch(kept, bare, self.shadows, pairs, arrays, layouts, operation, primal, seen, given, doubtful, paired)
 
-    def _run(self, recipe: Recipe, step: LaunchStep) -> None:
-        operation, call = recipe.operation, recipe.operation.call
+    def _run(self, known: KnownLaunch, step: LaunchStep) -> None:
+        operation, call = known.operation, known.operation.call
         adjoint, executor = operation.adjoint, call.executor
         with executor.on(call.stream):
             self._streams.enter(executor)
             room = 0
-            if adjoint is not None and recipe.doubtful:
+            if adjoint is not None and known.doubtful:
                 step.check = partial(self._check_stores, adjoint, call)
                 if not self.doing.dry:
                     room = self._room_of(step.check)
@@ -117,22 +119,22 @@ class LaunchRecording(OperationRecording):
                     step.check = None
             augmented = adjoint.augmented if adjoint is not None else None
             if self.within is not None:
-                if recipe not in self.within.again:
-                    read = self.read_again(operation.kernel, recipe.primal, call)
-                    self.within.again[recipe] = launch_again(recipe, operation, read)
+                if known not in self.within.again:
+                    read = self.read_again(operation.kernel, known.primal, call)
+                    self.within.again[known] = launch_again(known, operation, read)
                 scratch = 0 if self.doing.dry else self.within.stacks(operation)
-                self.within.coming(replace(self.within.again[recipe], scratch=scratch, room=room), (operation.kernel, step.line))
+                self.within.coming(replace(self.within.again[known], scratch=scratch, room=room), (operation.kernel, step.line))
             logs = self._logs(adjoint, call) if augmented is not None and adjoint is not None else None
             if logs is not None:
                 operation = replace(operation, logs=logs)
             with Saving(self, operation):
                 noting = augmented if logs is not None else None
-                self.doing.do(recipe.launch(executor) if noting is None else call.prepared(noting, [*recipe.given, *operation.logs]))
+                self.doing.do(known.launch(executor) if noting is None else call.prepared(noting, [*known.given, *operation.logs]))
             if executor.stream() is not None:
                 step.stream = True if call.stream is None else call.stream
-        step.arrays = recipe.arrays
-        if not recipe.paired:
-            self._note_bare(operation, recipe.reads)
+        step.arrays = known.arrays
+        if not known.paired:
+            self._note_bare(operation, known.reads)
 
     def _logs(self, adjoint: Adjoint, call: Call) -> list[Memory] | None:
         """Room for what a launch writes down; None where a budget has none for it."""

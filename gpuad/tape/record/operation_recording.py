@@ -43,7 +43,7 @@ class OperationRecording(Repeating):
 
     memory: MemoryLog
     store: Store
-    recipes: dict[Hashable, KnownCall]
+    known_calls: dict[Hashable, KnownCall]
 
     def rule(self, rule: Declared, arguments: Mapping[str, Any], regions: Mapping[str, Region]) -> None:
         """Records a call of a rule and makes it."""
@@ -51,11 +51,11 @@ class OperationRecording(Repeating):
 
     def known_call(self, key: Hashable | None, judge: Callable[[], _K]) -> _K:
         """What is known of a call in these words, if it has some that say all; found out now where it is new, or holds no more."""
-        known = self.recipes.get(key) if key is not None else None
+        known = self.known_calls.get(key) if key is not None else None
         if known is None or self._tainted or not known.holds(self.shadows):
             known = judge()
             if key is not None:
-                self.recipes[key] = known
+                self.known_calls[key] = known
         return cast("_K", known)
 
     def record(self, operation: Ruled, run: Callable[[], None], library: str, step: Step) -> None:

@@ -30,7 +30,7 @@ WRITES = (Store, Accumulate, Atomic)
 
 @dataclass(frozen=True)
 class Kept:
-    """Values kept in place of memory, `nbytes` in all, because operation number `overwriter` wrote there; None: nobody did, but they are
+    """Values kept in place of memory, `nbytes` in all, because operation number `overwriter` wrote there; None: none did, but they are
     read faster (`light`)."""
 
     names: str

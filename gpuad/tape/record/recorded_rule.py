@@ -189,7 +189,7 @@ class _Reversed:
         before = marks(flat) if self.looks else []
         locked = {n: mapped(x, n, lambda _, part: read_only(part)) for n, x in kept.items()}
         if run(self.reverse, {**given, **locked}, what, _ADDS) is not None:
-            raise TapeError(f"{what} returns something, which nobody takes: {_ADDS}, in place (`dx += ...`), and returns nothing")
+            raise TapeError(f"{what} returns something, which is not used: {_ADDS}, in place (`dx += ...`), and returns nothing")
         compare(before, what, _ADDS)
         self.looks = False
 

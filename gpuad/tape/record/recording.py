@@ -31,7 +31,7 @@ from ..memory.effects import absolute, bytes_of, dense
 from ..memory.lossy_arrays import Store
 from ..memory.made_arrays import MadeArrays
 from ..memory.region import EMPTY, Region, span
-from ..memory.versions import Allocation, Claim
+from ..memory.versions import Allocation, Replaceable
 from ..reverse.shadows import Shadows
 from .checkpoint_kernels import Cutting
 from .checkpoints import Keeping
@@ -181,7 +181,7 @@ class Recording(Keeping):
                 "would be dropped. Pass the Duplicated there too. Nothing was launched."
             )
         if allocation.written_bare & region:
-            self.operations = [self._rejudged(op, allocation, region, name) for op in self.operations]
+            self.operations = [self._with_late_shadow(op, allocation, region, name) for op in self.operations]
             allocation.written_bare = allocation.written_bare - region
 
     def _refuse_used(self, shadow: Memory, elements: Region, name: str) -> None:
@@ -195,7 +195,7 @@ class Recording(Keeping):
                 "copy of it there. Nothing was launched."
             )
 
-    def _rejudged(self, operation: Operation, allocation: Allocation, region: Region, name: str) -> Operation:
+    def _with_late_shadow(self, operation: Operation, allocation: Allocation, region: Region, name: str) -> Operation:
         """An earlier operation that wrote memory now known to have a shadow: its adjoint clears it."""
         arguments = operation.call.bound.arguments if isinstance(operation, Launched) else None
         bare = [u for u in operation.effects.writes if arguments is None or not arguments[u.position].shadows]
@@ -346,7 +346,7 @@ class Recording(Keeping):
             self._compare(operation)
         self.operations.append(operation)
         try:
-            self.claim(operation, time)
+            self.note_needs(operation, time)
             self._overwrite(operation)
             return self.operations[time]
         except BaseException:
@@ -355,11 +355,11 @@ class Recording(Keeping):
         finally:
             self.operations.pop()
 
-    def claim(self, operation: Operation, time: int) -> None:
+    def note_needs(self, operation: Operation, time: int) -> None:
         """Notes what the operation's adjoint needs of memory as it is."""
         for use in operation.effects.before:
             if isinstance(operation, Launched) and operation.cuts:
-                use.allocation.claims.append(Claim(time, use.region, use.position))
+                use.allocation.replaceable.append(Replaceable(time, use.region, use.position))
             else:
                 use.allocation.pending = use.allocation.pending | use.region
 

@@ -119,7 +119,7 @@ def _checked(rule: Declared, arguments: Mapping[str, Any], tape: Any, regions: M
 
 
 def _show(rule: Declared, shadow: Any) -> None:
-    """The caller's reverse gets the shadow; ours lets nobody see it."""
+    """The caller's reverse gets the shadow; ours does not show it."""
     deferred = deferred_at(address(leaf_memory(shadow).root)) if rule.opaque else None
     if deferred is not None:
         deferred.show()

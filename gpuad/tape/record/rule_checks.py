@@ -46,7 +46,7 @@ def is_constant(x: Any) -> bool:
 
 
 def read_only(x: Any) -> Any:
-    """A view of a NumPy array through which nobody writes; anything else as it is."""
+    """A view of a NumPy array that is read-only; anything else as it is."""
     if not isinstance(x, np.ndarray):
         return x
     view = x.view()

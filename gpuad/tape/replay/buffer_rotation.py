@@ -1,9 +1,9 @@
 """Lets the launches of a graph write the next state to where it will be kept, so that keeping it costs no copy.
 
-A recording copies what is needed of a state just before a launch overwrites it. In a graph nobody looks at the arrays between two steps. So
-the launch that makes a state writes it into the bytes that were set aside for it, those that read it read it there, and the one that would
-overwrite it writes elsewhere in turn; the last state goes to the user's array. What a launch leaves as it was (the border of a field) is
-copied along, if it is little.
+A recording copies what is needed of a state just before a launch overwrites it. In a graph the arrays are not looked at between two steps.
+So the launch that makes a state writes it into the bytes that were set aside for it, those that read it read it there, and the one that
+would overwrite it writes elsewhere in turn; the last state goes to the user's array. What a launch leaves as it was (the border of a field)
+is copied along, if it is little.
 
 That is done for a state if all that touches its allocation from the launch that makes it to the one that overwrites it are plain launches
 that stay within the bytes set aside, and neither of these two reads the allocation: a pointer has one place.

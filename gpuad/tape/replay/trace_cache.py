@@ -44,7 +44,7 @@ class KnownCall:
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe(KnownCall):
+class KnownLaunch(KnownCall):
     """A launch. `given`: what the primal is launched with. `doubtful`: its stores have to be checked before each launch. `paired`: it
     touches nothing without a shadow."""
 

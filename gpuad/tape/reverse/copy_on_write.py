@@ -1,9 +1,9 @@
 """Shadows of temporaries: memory that belongs to the tape, shared instead of copied while a recording is reversed (RULES 17).
 
 After `z = x + y` the shadows of x and y are that of z, unchanged. Where x and y are temporaries too, whose shadows are zero until then,
-they are given the memory of z's shadow instead of a copy of it. So a temporary's shadow has a home and lives there, unless it was lent a
+they are given the memory of z's shadow instead of a copy of it. So a temporary's shadow has a home and lives there, unless it was given a
 place; several may live in one place, and the first write to it by anyone, while others live there, is made elsewhere, on a copy. A user's
-own shadow is neither lent nor replaced.
+own shadow is neither given away nor replaced.
 
 All of this is decided by the plan of a reversal, before its first launch.
 """
@@ -107,7 +107,7 @@ class CopyOnWriteShadows:
                 self.away.pop(where, None)
 
     def alone(self, root: Any) -> list[Copy]:
-        """The shadow gets a place where nobody else lives: its home if that is free."""
+        """The shadow gets a place that no other shadow has: its home if that is free."""
         if not self._shared(root):
             return []
         old = self.place(root)

@@ -1,7 +1,7 @@
 """Seeds that are read where the caller has them.
 
 A seed is copied into the shadow that it belongs to, and more often than not the first adjoint that meets it takes it: it reads each element
-once, and nobody looks at the shadow before it is cleared. Then that adjoint may as well read the seed itself, and the copy is left out.
+once, and the shadow is not looked at before it is cleared. Then that adjoint may as well read the seed itself, and the copy is left out.
 
 That is decided by the plan of a reversal. Whatever else comes to a shadow whose seed is elsewhere, be it only to a part of it, has the seed
 copied first; so has the end of the reversal. A seed that is read in place is an array that the caller keeps: the plan has its address.
@@ -43,7 +43,7 @@ class Placed:
         return Memory(self.memory.root, begin) if 0 <= begin < self.memory.root.size else None
 
     def action(self) -> Action:
-        """Copies it to the shadow. What was taken of it counts for nobody any more."""
+        """Copies it to the shadow. What was taken of it does not count any more."""
         begin = self.memory.offset
         return copying(self.root[self.first : self.end], self.memory.root[begin : begin + self.end - self.first])
 

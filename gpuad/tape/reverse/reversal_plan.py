@@ -62,10 +62,10 @@ class Owed:
 class Plan:
     """What a reversal does, and for each action the name and the place of its operation; `assembled`: bytes copied to put versions
     together; `scratch`: bytes of transient memory that the adjoint of an operation takes, as far as that is known before it runs, by the
-    operation's number; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer calls, for a
-    program that comes again, and, once they have been looked for (`joined`), with fewer launches. `begins`: elements that it takes for
-    zero at the start, whatever they hold; `owed`: those that nobody has seen and that are not cleared at the end; `deferred`: all shadows
-    of the program that may owe something when it begins; `unused`: why all that it leads to is zero, if it is (`reaching`)."""
+    operation's number; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer calls, for a program
+    that comes again, and, once they have been looked for (`joined`), with fewer launches. `begins`: elements that it takes for zero at the
+    start, whatever they hold; `owed`: those that the caller has not seen, which are not cleared at the end; `deferred`: all shadows of the
+    program that may owe something when it begins; `unused`: why all that it leads to is zero, if it is (`reaching`)."""
 
     actions: tuple[Action, ...]
     names: tuple[str, ...]
@@ -205,8 +205,8 @@ class Reversal:
             yield finder, item.time, operation
 
     def owing(self, last: Step, begins: Mapping[Where, Region], deferred: Mapping[int, DeferredClearing]) -> tuple[Step, tuple[Owed, ...]]:
-        """What comes last without the clearing of shadows that nobody has seen, on a CPU: elsewhere it would have to wait for a stream.
-        What is owed is what the next reversal of this program begins with."""
+        """What comes last without the clearing of shadows that the caller has not seen, on a CPU: elsewhere it would have to wait for a
+        stream. What is owed is what the next reversal of this program begins with."""
         if self.executors[0].stream() is not None:
             return last, ()
         owed = [

@@ -182,7 +182,7 @@ def _is_same(a: Any, b: Any) -> bool:
 
 
 def _nothing() -> None:
-    """What is left of an array that nobody has."""
+    """What is left of an array that is gone."""
 
 
 def _weakly(seed: Any) -> Callable[[], Any]:
@@ -193,7 +193,7 @@ def _weakly(seed: Any) -> Callable[[], Any]:
 
 
 def _check_library(seed: Any, shadow: Any) -> None:
-    """Refuses an array on another side than its shadow: nobody copies from the host to a device, or back, without being told to."""
+    """Refuses an array on another side than its shadow: there is no copy from the host to a device, or back, unless it is asked for."""
     on_device = hasattr(seed, "__cuda_array_interface__")
     if namespace(shadow) is np and on_device:
         raise TapeError("a seed for a NumPy array is a NumPy array or a number, not an array of a GPU. No shadow was touched.")

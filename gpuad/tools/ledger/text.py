@@ -76,7 +76,7 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value in TOML, whose strings, numbers and truths are those of JSON but for characters that JSON leaves alone."""
+    """A value in TOML, whose strings, numbers and truth values are those of JSON but for characters that JSON leaves alone."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
