@@ -46,12 +46,12 @@ def states_of(steps: list[Step]) -> list[Regions]:
     return found[::-1]
 
 
-def run(marks: Marks, allocations: list[Allocation], reads: Regions, writes: Regions, time: int, *, lent: bool = False) -> None:
+def run(marks: Marks, allocations: list[Allocation], reads: Regions, writes: Regions, time: int, *, borrowed: bool = False) -> None:
     """What a tape does before a step."""
     for where, region in marks.to_copy(reads, writes).items():
         piece = piece_of(allocations[where].root, region, time, np.zeros(region.nbytes, np.uint8), None)
         perform(piece.saving)
-        marks.add(Copied(allocations[where], piece, 0), lent=lent)
+        marks.add(Copied(allocations[where], piece, 0), borrowed=borrowed)
     marks.wrote(writes)
 
 
@@ -67,7 +67,7 @@ def test_states_can_be_had_again(seed: int) -> None:
             marks.set(t)
             while len(marks) > most:
                 marks.drop(r.randrange(len(marks)))
-        run(marks, allocations, reads, writes, t, lent=r.random() < 0.3)  # some copies are made for others
+        run(marks, allocations, reads, writes, t, borrowed=r.random() < 0.3)  # some copies are made for others
         for where, region in writes.items():
             for low, high in region.spans:
                 allocations[where].root[low:high] = rng.integers(0, 255, high - low)
