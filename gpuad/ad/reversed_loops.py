@@ -1,12 +1,9 @@
-"""Loops of the reverse sweep written as plain ones: in the primal's order where iterations commute, and without the loop where only one
-iteration does anything.
+"""Loops of the reverse sweep that run in the primal's order, where iterations commute.
 
 Iterations commute if none reads what another writes: sums into shadows, values of each iteration's own element. Then the primal's header
-serves; it needs no division for the trip count and reads memory in ascending order (`run_forwards`). `for (k...) if (k == at) ...` becomes
-its body for k = at (`unwrap_single_iterations`), after the proofs about the launch, which understand the loop.
+serves; it needs no division for the trip count and reads memory in ascending order.
 
-Assumes and guarantees: valid IR with unique definitions; for `unwrap_single_iterations` every accumulation decided. Sums are formed in
-another order.
+Assumes and guarantees: valid IR with unique definitions. Sums are formed in another order.
 """
 
 from __future__ import annotations
@@ -15,11 +12,8 @@ from dataclasses import replace
 
 from ..analysis.index_polynomials import Polynomial, atoms, constant, definitions, occurs, polynomial, split, strides
 from ..analysis.to_be_recorded import bound_in
-from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.nodes import Binary, Block, Constant, Expr, For, If, Let, Merge, Stmt, Var, variables
-from ..ir.rewrite import assigned_vars, expressions, map_blocks, substitute, substituted, walk_stmts
-from ..ir.types import BOOL
+from ..ir.rewrite import expressions, map_blocks, walk_stmts
 
 
 def run_forwards(body: ir.Block) -> ir.Block:
@@ -83,53 +77,3 @@ def _moves(form: Polynomial, loop: ir.For) -> bool:
         return False
     varying = bound_in(loop) - {loop.var}
     return not any(occurs(a, v) for a in atoms(form) for v in varying)
-
-
-def unwrap_single_iterations(block: Block) -> Block:
-    """The block without such loops."""
-    return tuple(_straightened(map_blocks(stmt, unwrap_single_iterations)) for stmt in block)
-
-
-def _straightened(stmt: Stmt) -> Stmt:
-    inner = stmt.body[0] if isinstance(stmt, For) and len(stmt.body) == 1 else None
-    if not isinstance(stmt, For) or not isinstance(inner, If) or not isinstance(stmt.step, Constant) or inner.otherwise:
-        return stmt
-    at, more = _iteration(inner.condition, stmt)
-    merges = {m.var: m for m in inner.merges}
-    idle = all(isinstance(c.next, Var) and c.next in merges and merges[c.next].otherwise == c.var for c in stmt.carried)
-    changed = assigned_vars(inner.then)
-    if at is None or not idle or not changed.isdisjoint(variables(inner.condition)):
-        return stmt
-    values = {v: e for v, e in ((stmt.var, at), *((c.var, c.init) for c in stmt.carried))}
-    lets = tuple(Let(v, e) for v, e in values.items() if not isinstance(e, Var | Constant))
-    values = {v: e for v, e in values.items() if isinstance(e, Var | Constant)}
-    ends = tuple(
-        Merge(c.result, substitute(merges[c.next].then, values), c.init)
-        for c in stmt.carried
-        if c.result is not None and isinstance(c.next, Var)
-    )
-    condition = b.both(more, _reached(at, stmt, int(stmt.step.value)))
-    assert condition is not None
-    return replace(inner, condition=condition, then=(*lets, *(substituted(s, values) for s in inner.then)), merges=ends)
-
-
-def _iteration(condition: Expr, loop: For) -> tuple[Expr | None, Expr | None]:
-    """The number that the loop's variable has to be for the condition to hold, and what else has to hold."""
-    bound = {loop.var, *(c.var for c in loop.carried)}
-    match condition:
-        case Binary(op="==", left=left, right=right) if left == loop.var and bound.isdisjoint(variables(right)):
-            return right, None
-        case Binary(op="&&", left=more, right=right) if bound.isdisjoint(variables(more)):
-            at, other = _iteration(right, loop)
-            return at, b.both(more, other)
-    return None, None
-
-
-def _reached(at: Expr, loop: For, step: int) -> Expr:
-    """Whether the loop's variable comes by a number."""
-    first, last = (">=", "<") if step > 0 else ("<=", ">")
-    inside = Binary("&&", b.compare(first, at, loop.start), b.compare(last, at, loop.stop), BOOL)
-    if abs(step) == 1:
-        return inside
-    rest = Binary("%", Binary("-", at, loop.start, at.type), Constant(abs(step), at.type), at.type)
-    return Binary("&&", inside, b.compare("==", rest, Constant(0, at.type)), BOOL)

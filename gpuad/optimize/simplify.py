@@ -1,8 +1,11 @@
-"""Copy propagation, store-to-load forwarding, and removal of invariant carried values and single-use temporaries.
+"""Copy propagation, store-to-load forwarding, and removal of invariant carried values, single-use temporaries and single-iteration loops.
 
 On primals, `forward_stores` hands a value that was just stored to the load that reads it back. On adjoints, `simplify` removes loop-carried
 values that never change, copies, and temporaries of the reverse pass that are used once. Float arithmetic is never reordered. Names that
 the user gave are kept: only variables with a uid from `first_own` on, which a pass of ours made, are inlined.
+
+`for (k...) if (k == at) ...` becomes its body for k = at (`unwrap_single_iterations`), after the proofs about the launch, which understand
+the loop. That assumes that every accumulation is decided.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
+from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import (
     assigned_vars,
@@ -27,7 +31,7 @@ from ..ir.rewrite import (
     walk_stmts,
     written_in,
 )
-from ..ir.types import Space
+from ..ir.types import BOOL, Space
 
 
 def simplify(body: ir.Block, first_own: int) -> ir.Block:
@@ -204,3 +208,56 @@ def _unread(block: ir.Block) -> ir.Block:
         )
         out[last + 1 :] = edit(tuple(out[last + 1 :]), partial(_store_to, array))
     return tuple(out)
+
+
+# --- loops of which one iteration does anything ----------------------------------------------------------------------------------------
+
+
+def unwrap_single_iterations(block: ir.Block) -> ir.Block:
+    """The block without loops of which one iteration alone does anything: that iteration, if it is reached."""
+    return tuple(_unwrapped(map_blocks(stmt, unwrap_single_iterations)) for stmt in block)
+
+
+def _unwrapped(stmt: ir.Stmt) -> ir.Stmt:
+    inner = stmt.body[0] if isinstance(stmt, ir.For) and len(stmt.body) == 1 else None
+    if not isinstance(stmt, ir.For) or not isinstance(inner, ir.If) or not isinstance(stmt.step, ir.Constant) or inner.otherwise:
+        return stmt
+    at, more = _only_iteration(inner.condition, stmt)
+    merges = {m.var: m for m in inner.merges}
+    idle = all(isinstance(c.next, ir.Var) and c.next in merges and merges[c.next].otherwise == c.var for c in stmt.carried)
+    changed = assigned_vars(inner.then)
+    if at is None or not idle or not changed.isdisjoint(ir.variables(inner.condition)):
+        return stmt
+    values = {v: e for v, e in ((stmt.var, at), *((c.var, c.init) for c in stmt.carried))}
+    lets = tuple(ir.Let(v, e) for v, e in values.items() if not isinstance(e, ir.Var | ir.Constant))
+    values = {v: e for v, e in values.items() if isinstance(e, ir.Var | ir.Constant)}
+    ends = tuple(
+        ir.Merge(c.result, substitute(merges[c.next].then, values), c.init)
+        for c in stmt.carried
+        if c.result is not None and isinstance(c.next, ir.Var)
+    )
+    condition = b.both(more, _is_reached(at, stmt, int(stmt.step.value)))
+    assert condition is not None
+    return replace(inner, condition=condition, then=(*lets, *(substituted(s, values) for s in inner.then)), merges=ends)
+
+
+def _only_iteration(condition: ir.Expr, loop: ir.For) -> tuple[ir.Expr | None, ir.Expr | None]:
+    """The number that the loop's variable has to be for the condition to hold, and what else has to hold."""
+    bound = {loop.var, *(c.var for c in loop.carried)}
+    match condition:
+        case ir.Binary(op="==", left=left, right=right) if left == loop.var and bound.isdisjoint(ir.variables(right)):
+            return right, None
+        case ir.Binary(op="&&", left=more, right=right) if bound.isdisjoint(ir.variables(more)):
+            at, other = _only_iteration(right, loop)
+            return at, b.both(more, other)
+    return None, None
+
+
+def _is_reached(at: ir.Expr, loop: ir.For, step: int) -> ir.Expr:
+    """Whether the loop's variable comes by a number."""
+    first, last = (">=", "<") if step > 0 else ("<=", ">")
+    inside = ir.Binary("&&", b.compare(first, at, loop.start), b.compare(last, at, loop.stop), BOOL)
+    if abs(step) == 1:
+        return inside
+    rest = ir.Binary("%", ir.Binary("-", at, loop.start, at.type), ir.Constant(abs(step), at.type), at.type)
+    return ir.Binary("&&", inside, b.compare("==", rest, ir.Constant(0, at.type)), BOOL)

@@ -18,7 +18,6 @@ from ..accumulate.gather_kernel import gather_kernel
 from ..accumulate.materialise import Materialisation, materialise
 from ..accumulate.reduce import choose_accumulation, reduce_repeated_additions, undecided
 from ..ad.recording import Recording
-from ..ad.reversed_loops import unwrap_single_iterations
 from ..ad.stack_layout import Layout
 from ..affine.accumulation_certificate import marked
 from ..analysis.activity import Activity, Escape
@@ -34,6 +33,7 @@ from ..ir.verify import made
 from ..memo import Memo, specialized
 from ..optimize.dead_code import eliminate_dead_code, waits
 from ..optimize.scalar_replacement import unroll_local_arrays
+from ..optimize.simplify import unwrap_single_iterations
 from .pattern import Parameter, Pattern, Variant, partial_parameters
 
 
