@@ -13,7 +13,7 @@ from ..analysis.trip_counts import trips
 from ..arguments import BoundArgument
 from ..arguments.arrays import address, namespace
 from ..errors import UnsupportedError
-from ..ir.dtypes import dtype_of
+from ..ir.dtypes import DType, dtype_of
 from ..ir.nodes import Buffer
 from ..ir.types import Scalar
 from ..runtime.base import Argument, Memory
@@ -77,7 +77,7 @@ def before(adjoint: Adjoint, call: Call) -> State:
     return state
 
 
-def log_sizes(adjoint: Inspected, call: Call) -> list[tuple[int, np.dtype[Any]]]:
+def log_sizes(adjoint: Inspected, call: Call) -> list[tuple[int, DType]]:
     """What the primal writes down: an element for each thread and iteration, of this type."""
     sizes = adjoint.facts.get(("logs", call.key), lambda: [_log_size(adjoint, call, log) for log in adjoint.logs])
     return [(size, np.dtype(dtype_of(log.element))) for size, log in zip(sizes, adjoint.logs, strict=True)]

@@ -7,9 +7,7 @@ asks for its thread would mean something else.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from ...ir.dtypes import DType
 
 _THREADS = "an operation does not choose its threads: use `i`, the index of the element, or write a RawKernel"
 _SHARED = "threads of an elementwise operation do not work together; write a RawKernel"
@@ -31,6 +29,6 @@ NAME = "{} is a name that the generated kernel uses itself; rename it"
 REDUCTION_INDEX = "{} is not available in a reduction; `_J` counts the elements that are reduced"
 
 
-def dtype_message(dtype: np.dtype[Any]) -> str:
+def dtype_message(dtype: DType) -> str:
     """Why arrays of this type are refused."""
     return f"elementwise and reduction kernels take bool, integers, floats and complex numbers, not {dtype}"

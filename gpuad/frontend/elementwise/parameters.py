@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...errors import CompileError, UnsupportedError
-from ...ir.dtypes import dtype_of
+from ...ir.dtypes import DType, dtype_of
 from ...ir.types import BF16
 from ...source import SourceFile, Span
 from . import fence
@@ -31,14 +30,14 @@ class Parameter:
     `output`: one of the outputs. `written`: not const."""
 
     name: str
-    dtype: np.dtype[Any] | None
+    dtype: DType | None
     letter: str
     raw: bool
     output: bool
     written: bool
     span: Span
 
-    def cuda_type(self, dtype: np.dtype[Any]) -> str:
+    def cuda_type(self, dtype: DType) -> str:
         """The dtype as CUDA spells it. UnsupportedError at the parameter for what elementwise kernels do not take."""
         if dtype.name not in _CUDA:
             raise UnsupportedError(fence.dtype_message(dtype), self.span)
@@ -73,7 +72,7 @@ def _parameter(file: SourceFile, begin: int, text: str, output: bool) -> Paramet
     return Parameter(name, dtype, "" if dtype is not None else type_, "raw" in keywords, output, output or "_non_const" in keywords, span)
 
 
-def _dtype(name: str, span: Span) -> np.dtype[Any]:
+def _dtype(name: str, span: Span) -> DType:
     if name == "bfloat16":
         return dtype_of(BF16)
     try:

@@ -40,12 +40,12 @@ _PREDICATES = ("isnan", "isinf", "isfinite", "signbit")
 _INT_IN_PYTHON = ("floor", "ceil", "trunc")
 
 
-def is_cast(function: Any) -> bool:
+def is_cast(function: Callable[..., object]) -> bool:
     """Whether calling it converts a number: int, float, complex, bool, and the types of numpy and cupy."""
     return isinstance(function, type) and issubclass(function, bool | int | float | complex | np.generic)
 
 
-def is_of_cupy(function: Any) -> bool:
+def is_of_cupy(function: Callable[..., object]) -> bool:
     """Whether a function is one of arrays on the GPU; of constants the kernel computes it."""
     return type(function).__module__.partition(".")[0] == "cupy"
 
@@ -66,19 +66,19 @@ def cast(ctx: Context, function: Any, values: tuple[Any_, ...], node: ast.Call) 
     return Value(as_type(values[0], type_, ctx.span(node)))
 
 
-def known(ctx: Context, function: Any, values: tuple[Any_, ...], node: ast.Call) -> Any_:
+def known(ctx: Context, function: Callable[..., object], values: tuple[Any_, ...], node: ast.Call) -> Any_:
     """A call whose arguments are all constants, made now."""
     return Static(_evaluated(ctx, function, values, node))
 
 
-def _evaluated(ctx: Context, function: Any, values: tuple[Any_, ...], node: ast.Call) -> Any:
+def _evaluated(ctx: Context, function: Callable[..., object], values: tuple[Any_, ...], node: ast.Call) -> Any:
     try:
         return function(*(v.value for v in values if isinstance(v, Static)))
     except Exception as error:  # whatever Python raises for these constants is the user's mistake at this place
         ctx.mistake(node, f"{type(error).__name__}: {error}")
 
 
-def name_of(function: Any) -> str | None:
+def name_of(function: Callable[..., object]) -> str | None:
     """The name of a function of cupy, numpy or math; None for anything else."""
     module = str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
     if not isinstance(function, np.ufunc) and module not in ("math", "cupy", "cupyx", "numpy"):
@@ -87,7 +87,7 @@ def name_of(function: Any) -> str | None:
     return str(name).removeprefix("cupy_").removeprefix("cupyx_scipy_special_") if name else None
 
 
-def function(ctx: Context, callee: Any, values: tuple[Any_, ...], node: ast.Call) -> Any_:
+def function(ctx: Context, callee: Callable[..., object], values: tuple[Any_, ...], node: ast.Call) -> Any_:
     """A call of a function of cupy, numpy or math."""
     name, span = name_of(callee), ctx.span(node)
     if name is None:

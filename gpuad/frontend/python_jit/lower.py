@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ...errors import CompileError, UnsupportedError
 from ...ir.surface import Block, Declaration, Function
@@ -26,7 +26,7 @@ class Lowered:
     numbers: tuple[str, ...]
 
 
-def lower(function: Any, signature: Signature) -> Lowered:
+def lower(function: Callable[..., object], signature: Signature) -> Lowered:
     """The kernel that a Python function is for the types of a call.
 
     Raises CompileError at a Python line for what CuPy rejects too (a name without a value, types that do not go together), UnsupportedError
@@ -76,7 +76,7 @@ def _parameter(ctx: Context, name: str, type_: ArrayType | Number) -> Declaratio
 # --- device functions ----------------------------------------------------------------------------------------------------------------
 
 
-def _device(program: Program, function: Any, types: tuple[ArrayType | Number, ...], call: Span) -> Function:
+def _device(program: Program, function: Callable[..., object], types: tuple[ArrayType | Number, ...], call: Span) -> Function:
     """A device function for the types of a call; lowered once for each."""
     key = (function, types)
     if key in program.helpers:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ...ir.dtypes import DType
 from ...ir.types import BOOL, F32, I32, I64, Complex, Scalar
 
 _KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float"}
@@ -20,7 +21,7 @@ class ArrayType:
     """An array: `contiguous` in C order, or indexed with strides; `moved`: its first element is not its lowest; `wide`: 32 bits do not
     count its elements."""
 
-    dtype: np.dtype[Any]
+    dtype: DType
     ndim: int
     contiguous: bool
     moved: bool
@@ -37,14 +38,14 @@ class NumberType:
 Signature: TypeAlias = "tuple[ArrayType | NumberType, ...]"
 
 
-def scalar_of(dtype: np.dtype[Any]) -> Scalar | None:
+def scalar_of(dtype: DType) -> Scalar | None:
     """The IR's type for a dtype; None for what is no real number of up to 64 bits."""
     if dtype.kind not in _KINDS or dtype.itemsize > 8:
         return None
     return BOOL if dtype.kind == "b" else Scalar(_KINDS[dtype.kind], 8 * dtype.itemsize)
 
 
-def number_of(dtype: np.dtype[Any]) -> Scalar | Complex | None:
+def number_of(dtype: DType) -> Scalar | Complex | None:
     """The IR's type for a dtype, complex64 and complex128 too."""
     if dtype.kind == "c" and dtype.itemsize <= 16:
         return Complex(Scalar("float", 4 * dtype.itemsize))
