@@ -21,10 +21,10 @@ from typing import TypeAlias
 from ..ad.stack_layout import block_number, thread_in_block
 from ..ir import folding as b
 from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Binary, Block, Buffer, Expr, How, If, Kernel, Let, Load, Stmt, Store, Var, While
-from ..ir.rewrite import Names, edit, on_buffers, walk_stmts, written_in
+from ..ir.rewrite import Names, walk_stmts
 from ..ir.types import I32, I64, Space
-from ..optimize.dead_code import eliminate_dead_code, holds_barrier
-from .store_conflicts import StoreConflictInspector
+from ..optimize.dead_code import holds_barrier
+from .store_conflicts import StoreConflictInspector, copies_of, inspecting
 
 Access: TypeAlias = "Load | Store | Accumulate"
 
@@ -67,21 +67,16 @@ def barrier_order_inspector(kernel: Kernel, buffers: Collection[Buffer]) -> Barr
     """The kernel that watches the accesses to `buffers`. Assumes that there is no `hindrance`, and that all threads of a block come to each
     barrier (`lower.barrier_hoisting`)."""
     names = Names(kernel)
-    written = {buffer for buffer in written_in(kernel.body) if buffer.length is None}
-    copies = {x: names.buffer(f"{x.name}_saved", x.element) for x in kernel.buffers if x in written}
+    copies = copies_of(kernel, names)
     cells = {x: tuple(names.buffer(f"{x.name}_{cell}", I64) for cell in _CELLS) for x in kernel.buffers if x in buffers}
     watch = _Watch(cells, names.buffer("gpuad_meeting", I32), names, [])
 
-    def change(stmt: Stmt) -> Block | None:
+    def watched(stmt: Stmt) -> tuple[Block, Block]:
         if isinstance(stmt, Barrier) and stmt.scope == "block":
-            return stmt, *watch.passed()
-        watched = watch.access(stmt) if isinstance(stmt, Load | Store | Accumulate) and stmt.buffer in cells else ()
-        copied = on_buffers(stmt, copies)
-        return (*watched, copied) if watched or copied is not stmt else None
+            return (), watch.passed()
+        return watch.access(stmt) if isinstance(stmt, Load | Store | Accumulate) and stmt.buffer in cells else (), ()
 
-    body = eliminate_dead_code((*watch.start(), *edit(kernel.body, change)), private=copies.values())
-    used = {getattr(s, "buffer", None) for s in walk_stmts(body)}
-    copies = {x: copy for x, copy in copies.items() if copy in used}
+    body, copies = inspecting(kernel, copies, watch.start(), watched)
     params = (*kernel.params, *copies.values(), *(cell for made in cells.values() for cell in made), watch.flag)
     return BarrierOrderInspector(
         replace(kernel, name=f"{kernel.name}_turns", params=params, body=body),

@@ -11,7 +11,7 @@ signature sets a flag.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -48,6 +48,30 @@ class StoreConflictInspector:
         return not (used & others) and not any(getattr(s, "buffer", None) in memory for s in stmts)
 
 
+def copies_of(kernel: ir.Kernel, names: Names) -> dict[ir.Buffer, ir.Buffer]:
+    """For each array that the kernel writes a copy, which it writes instead while it is inspected."""
+    written = written_in(kernel.body)
+    return {x: names.buffer(f"{x.name}_saved", x.element) for x in kernel.buffers if x in written}
+
+
+def inspecting(
+    kernel: ir.Kernel,
+    copies: Mapping[ir.Buffer, ir.Buffer],
+    before: ir.Block,
+    watched: Callable[[ir.Stmt], tuple[ir.Block, ir.Block]],
+) -> tuple[ir.Block, dict[ir.Buffer, ir.Buffer]]:
+    """The slice of a kernel that an inspector runs, on copies of what it writes, and which of the copies it needs. `watched`: what stands
+    before and after a statement; `before`: before all."""
+
+    def change(stmt: ir.Stmt) -> ir.Block | None:
+        (first, last), copied = watched(stmt), on_buffers(stmt, copies)
+        return (*first, copied, *last) if first or last or copied is not stmt else None
+
+    body = eliminate_dead_code((*before, *edit(kernel.body, change)), private=copies.values())
+    used = {getattr(s, "buffer", None) for s in walk_stmts(body)}
+    return body, {x: copy for x, copy in copies.items() if copy in used}
+
+
 STORED = ("last", "first", "signature")
 MIXED = ("most", "least")
 
@@ -58,8 +82,7 @@ def store_conflict_inspector(
     """The kernel that checks the contested stores to `buffers`, and whether atomic operations of different `kinds` (by the id of the
     statement) meet in an element; of these the flag is 2."""
     names = Names(kernel)
-    written = {buffer for buffer in written_in(kernel.body) if buffer.length is None}
-    copies = {x: names.buffer(f"{x.name}_saved", x.element) for x in kernel.buffers if x in written}
+    copies = copies_of(kernel, names)
     stored, mixed = {id(s) for s in contested(kernel, buffers)}, kinds or {}
     owners: dict[ir.Buffer, dict[str, ir.Buffer]] = {x: {} for x in kernel.buffers if x in buffers}
     for x, made in owners.items():
@@ -70,18 +93,15 @@ def store_conflict_inspector(
         owners, _Signatures(kernel), names.buffer("gpuad_collision", I32), names.var("run", I32), names.var("thread", I64), names
     )
 
-    def change(stmt: ir.Stmt) -> ir.Block | None:
+    def watched(stmt: ir.Stmt) -> tuple[ir.Block, ir.Block]:
         checks: list[ir.Stmt] = []
         if id(stmt) in stored and is_plain_write(stmt):
             checks.append(check.store(stmt))
         if id(stmt) in mixed and isinstance(stmt, ir.Atomic | ir.Accumulate):
             checks.append(check.kind(stmt, mixed[id(stmt)]))
-        copied = on_buffers(stmt, copies)
-        return (*checks, copied) if checks or copied is not stmt else None
+        return tuple(checks), ()
 
-    body = eliminate_dead_code((ir.Let(check.thread, thread_number()), *edit(kernel.body, change)), private=copies.values())
-    used = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Atomic)}
-    copies = {x: copy for x, copy in copies.items() if copy in used}
+    body, copies = inspecting(kernel, copies, (ir.Let(check.thread, thread_number()),), watched)
     params = (*kernel.params, *copies.values(), *(o for made in owners.values() for o in made.values()), check.run, check.flag)
     return StoreConflictInspector(
         replace(kernel, name=f"{kernel.name}_claims", params=params, body=body),
