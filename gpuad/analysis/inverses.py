@@ -3,7 +3,7 @@
 Taken are kernels whose accesses to memory stand in one block, below conditions and definitions that do not hang on memory: each element
 that is stored to is read once before, and each number that is stored is one that was read, with its sign or its bits turned, or an
 integer with something added that is no content of memory. The inverse reads the elements that were stored to and stores what was there
-before. That the elements are different ones, and that the inverse is one, is for others to show (`affine.undoing_certificate`).
+before. That the elements are different ones, and that the inverse is one, is for others to show (`affine.inverse_certificate`).
 """
 
 from __future__ import annotations

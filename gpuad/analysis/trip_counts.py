@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from ..ir.folding import evaluated, integer, whole
 from ..ir.nodes import Block, Constant, Expr, For, LaunchIndex, Let, Pop, Push, Stmt, Var, While, variables, walk
-from ..ir.rewrite import blocks, is_short, map_expr
+from ..ir.rewrite import blocks, spelled
 from .affine_forms import UNBOUNDED, Launch, Ranges, Unknown, Walk
 
 Known: TypeAlias = "Callable[[Expr], int | None]"  # the value of a Var from before the loop, or of an index of the launch
@@ -70,17 +70,10 @@ def _leaves(loop: While, lets: Mapping[Var, Expr]) -> set[Expr]:
 
 def _following(loop: While, lets: Mapping[Var, Expr], first: Mapping[Var, int], before: Values) -> dict[Var, Expr]:
     """The carried numbers that depend on nothing but each other and what was known before, with what they are in the next iteration."""
-    found = {c.var: _resolved(c.next, lets) for c in loop.carried if c.var in first}
+    found = {c.var: full for c in loop.carried if c.var in first and (full := spelled(c.next, lets)) is not None}
     while loose := [v for v, e in found.items() if any(u not in found and u not in before for u in variables(e))]:
         found = {v: e for v, e in found.items() if v not in loose}
     return found
-
-
-def _resolved(expr: Expr, lets: Mapping[Var, Expr]) -> Expr:
-    """The expression without names that stand for others, unless it would get long."""
-    while is_short(expr) and any(v in lets for v in variables(expr)):
-        expr = map_expr(expr, lambda e: lets.get(e, e) if isinstance(e, Var) else e)
-    return expr
 
 
 def _value(expr: Expr, values: Values) -> int | None:

@@ -18,7 +18,7 @@ from ..ir.nodes import Barrier, Buffer, Call, Constant, Expr, LaunchIndex, Shuff
 from ..ir.records import is_composite, leaves, member_of, numbers, part_number, parts, points_to_pointers
 from ..ir.types import BF16, BOOL, F32, F64, I32, I64, U32, Pointer, Scalar, Space, Type, Void, value_type
 from ..source import Span
-from . import bits, memory, records, tables
+from . import bit_fields, memory, records, tables
 from .lowering import UNDEFINED, Address, Branch, Cell, Lowering, Place, Record, Reference, Table, Undefined, Value, advance, combine
 
 # --- values --------------------------------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def _effect(s: Lowering, e: surface.Expr, name: str | None) -> Value:
 def _record(s: Lowering, e: surface.Member | surface.Record | surface.Bits, name: str | None) -> Value:
     """A field of a record, or bits of one; or a record made of values."""
     if isinstance(e, surface.Bits):
-        return bits.seen(e, scalar(s, e.lvalue, name))
+        return bit_fields.seen(e, scalar(s, e.lvalue, name))
     if isinstance(e, surface.Record):
         pieces = zip(e.values, parts(e.type), strict=True)
         return Record(tuple(evaluate(s, v, f"{name}_{part.name}" if name else None) for v, part in pieces))
@@ -279,7 +279,7 @@ def place(s: Lowering, e: surface.Expr) -> Place:
         case surface.Member(record=record, name=name) if (shared := member_of(record.type, name)) is not None:
             return records.member(s, place(s, record), shared, e.span)
         case surface.Bits():
-            raise UnsupportedError(bits.NO_PLACE, e.span)
+            raise UnsupportedError(bit_fields.NO_PLACE, e.span)
         case surface.Member(record=record, name=name):
             return records.part(s, place(s, record), record.type, part_number(record.type, name), e.span)
         case surface.HelperCall() if e.function.reference:
@@ -401,7 +401,7 @@ def _assign_bits(s: Lowering, e: surface.Assign, target: surface.Bits) -> Expr:
     if e.op is not None:
         kind = value_type(e.computation or _scalar_type(target))
         value = folding.cast(
-            folding.binary(e.op, folding.cast(bits.seen(target, held), kind), value, kind), _scalar_type(target), implicit=True
+            folding.binary(e.op, folding.cast(bit_fields.seen(target, held), kind), value, kind), _scalar_type(target), implicit=True
         )
     return _written_bits(s, target, at, held, value)
 
@@ -409,7 +409,7 @@ def _assign_bits(s: Lowering, e: surface.Assign, target: surface.Bits) -> Expr:
 def _increment_bits(s: Lowering, e: surface.IncDec, target: surface.Bits) -> Expr:
     at = place(s, target.lvalue)
     held = _held_number(s, target, at)
-    old = s.let("old", bits.seen(target, held), e.span)
+    old = s.let("old", bit_fields.seen(target, held), e.span)
     new = _written_bits(s, target, at, held, folding.binary(e.op, old, Constant(1, old.type), old.type))
     return new if e.prefix else old
 
@@ -422,9 +422,9 @@ def _held_number(s: Lowering, target: surface.Bits, at: Place) -> Expr:
 
 
 def _written_bits(s: Lowering, target: surface.Bits, at: Place, held: Expr, value: Expr) -> Expr:
-    written = memory.write(s, at, target.lvalue.type, bits.with_value(target, held, value), target.span, None)
+    written = memory.write(s, at, target.lvalue.type, bit_fields.with_value(target, held, value), target.span, None)
     assert isinstance(written, Expr)
-    return bits.seen(target, written)
+    return bit_fields.seen(target, written)
 
 
 def _updated(s: Lowering, e: surface.Assign, old: Value, value: Value) -> Value:

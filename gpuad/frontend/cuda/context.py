@@ -1,6 +1,6 @@
 """What lowering one kernel carries along: the tables of handlers, the declarations seen so far, and the helpers already lowered.
 
-Each kind of clang node has at most one handler, in a table; a kind without one is refused. The tables are put together in `lower.py`, so
+Each kind of clang node has at most one handler, in a table; a kind without one is refused. The tables are put together in `parse.py`, so
 the modules of expressions, calls and statements need not know one another.
 """
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ... import pipeline
 from ...affine.effects import Shape
+from ...affine.inverse_certificate import takes_back
 from ...affine.relations import is_installed
-from ...affine.undoing_certificate import takes_back
 from ...analysis.inverses import inverse
 from ...api import Kernel as UserKernel
 from ...ir.nodes import Kernel

@@ -1,4 +1,4 @@
-"""Members that are bits of a number in memory: those of a union that have another type than the number, and bit-fields."""
+"""Bit-fields and unions: members that are bits of a number in memory, and those of a union that have another type than the number."""
 
 from __future__ import annotations
 

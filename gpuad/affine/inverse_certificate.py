@@ -1,4 +1,4 @@
-"""A certificate that one kernel takes back, in all bits, what another has done in a launch.
+"""Certificates of inverses: one kernel takes back, in all bits, what another has done in a launch.
 
 Both are followed for any one thread, on memory whose elements are symbols: at the end each element that either touches has to hold the
 symbol that it began with. And all elements, of one thread and of two, have to be different ones, by isl, for the numbers of the launch.

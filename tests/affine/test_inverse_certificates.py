@@ -10,7 +10,7 @@ import pytest
 from launch_tools import EXECUTORS, compiled
 
 from gpuad.affine.effects import Shape
-from gpuad.affine.undoing_certificate import takes_back
+from gpuad.affine.inverse_certificate import takes_back
 from gpuad.analysis.inverses import inverse
 from gpuad.ir import nodes as ir
 from gpuad.ir.rewrite import map_expr
