@@ -182,3 +182,8 @@ def same_extent(one: Cursor, other: Cursor) -> bool:
 def has_attribute(declaration: Cursor, kind: CursorKind) -> bool:
     """True if the declaration carries the attribute."""
     return any(child.kind == kind for child in children(declaration))
+
+
+def is_shared(cursor: Cursor) -> bool:
+    """Whether a variable is declared `__shared__`."""
+    return has_attribute(cursor, CursorKind.CUDASHARED_ATTR)

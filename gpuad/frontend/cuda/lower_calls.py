@@ -39,11 +39,11 @@ from .clang_c import children, descendants, evaluate, file_location, initializer
 from .compare_and_swap import atomic_idiom
 from .context import Context
 from .fence import FUNCTION_POINTER, LAMBDA, RETURNED_FUNCTION, TEMPORARY_ARRAY, function_message
+from .initialisers import has_body, is_elided
 from .lower_expressions import dereferenced
 from .records import implicit_assignment, implicit_construction, is_method, receiver
 from .translation_unit import is_ours
 from .types import HALVES, constant, convert, explicit, is_const, is_function, is_function_pointer, is_lambda_type, record_of
-from .variables import has_body, is_elided
 
 _METHODS = {CursorKind.CXX_METHOD, CursorKind.CONVERSION_FUNCTION}
 _FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CONSTRUCTOR, *_METHODS}

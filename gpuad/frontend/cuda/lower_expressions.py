@@ -29,12 +29,13 @@ from ...ir.surface import (
     Unary,
 )
 from ...ir.types import BOOL, I32, I64, U32, Array, Pointer, Scalar, Type, Vector, common_type, promoted
-from .clang_c import binary_operator, children, descendants, evaluate, initializer, same_extent, unary_operator
+from .clang_c import binary_operator, children, descendants, evaluate, initializer, is_shared, same_extent, unary_operator
 from .context import Context
 from .fence import FUNCTION_POINTER
+from .initialisers import initial_value, initial_values
 from .translation_unit import is_ours
 from .types import constant, convert, explicit, is_const, lower_parameter
-from .variables import global_shared, initial_value, initial_values, is_shared, module_variable
+from .variables import global_shared, module_variable
 
 LAUNCH = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 _WARP_SIZE = 32

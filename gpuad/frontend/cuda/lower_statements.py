@@ -52,14 +52,15 @@ from ...ir.surface import MathCall as MathNode
 from ...ir.surface import Name as NameNode
 from ...ir.types import BOOL, F64, I32, I64, U32, U64, VOID, Array, Pointer, Scalar
 from .builtins import SINCOS, constant_value
-from .clang_c import binary_operator, children, file_location, initializer
+from .clang_c import binary_operator, children, file_location, initializer, is_shared
 from .clang_c import evaluate as evaluate_constant
 from .context import Context
 from .fence import TEMPORARY_ARRAY, kind_message
+from .initialisers import initial_pointers, initial_value, initial_values, is_braced, is_pointers, is_undefined
 from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda, pointed_to
 from .lower_expressions import dereferenced
 from .types import convert, is_const, is_function_pointer, is_reference, is_rvalue_reference, lower_variable
-from .variables import declare_shared, initial_pointers, initial_value, initial_values, is_braced, is_pointers, is_shared, is_undefined
+from .variables import declare_shared
 
 _IGNORED_DECLARATIONS = {
     *(CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL, CursorKind.USING_DECLARATION, CursorKind.USING_DIRECTIVE),

@@ -364,7 +364,7 @@ def lower_kernel(places: Places, definition: Cursor, check: Callable[[Cursor], N
     before that is lowered: it raises where clang has found an error."""
     ctx = Context(places, EXPRESSIONS, STATEMENTS, lower_function, check)
     function = lower_function(ctx, definition, None)
-    return with_globals(function, tuple(ctx.globals.values()))
+    return with_globals(function, tuple(ctx.globals.values())) if ctx.globals else function
 
 
 def lower_function(ctx: Context, definition: Cursor, object_type: Type | None) -> surface.Function:

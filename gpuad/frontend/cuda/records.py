@@ -36,11 +36,11 @@ from ...ir.types import Array, Pointer, Scalar, Struct, Type
 from ...source import Span
 from .clang_c import children, template_of
 from .context import Context
+from .initialisers import has_body, initial_value, initial_values, zero
 from .lower_expressions import LAUNCH, dereferenced
 from .overlaid import is_anonymous, named_members
 from .translation_unit import is_ours
 from .types import as_base, bases_of, convert, default_value, definition_parts, is_const, lower_type
-from .variables import has_body, initial_value, initial_values, zero
 
 # --- members -----------------------------------------------------------------------------------------------------------------------------
 
