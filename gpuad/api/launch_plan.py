@@ -22,6 +22,7 @@ from ..ir.nodes import Kernel as IrKernel
 from ..pipeline import Call, executor_of
 from ..pipeline.adjoint import Adjoint, Tangent
 from ..pipeline.pattern import Parameter
+from ..pipeline.stage import is_plain
 from ..runtime.base import Dim3, Memory
 from .call_replay import CallKey, Fresh, Launch, note
 from .dropped_gradients import check_flow, kept_seeds
@@ -117,7 +118,7 @@ def _found(chosen: Kernel, call: Call) -> LaunchPlan:
     stages = pipeline.stages(adjoint, call)
     primal = chosen.primal(call.aliases())
     call = replace(call, exact=adjoint.exact)
-    both = fusion.fusing(primal, adjoint, call, stages)
+    both = fusion.fusing(primal, adjoint, call, stages) if is_plain(stages) else None
     needed = (
         [both.kernel]
         if both is not None

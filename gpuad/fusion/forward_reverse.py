@@ -21,7 +21,7 @@ from ..pipeline.adjoint import Adjoint
 from ..pipeline.calls import Call
 from ..pipeline.modes import plain_allowed
 from ..pipeline.pattern import Parameter
-from ..pipeline.stage import Stage
+from ..pipeline.stage import Stage, is_plain
 from .certified import Pointers, is_forward_and_reverse, is_keeping
 from .forward_reverse_kernel import fused, preceded
 
@@ -37,7 +37,7 @@ class Fused:
 
 def fusing(primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage]) -> Fused | None:
     """Forward and reverse of a launch as one kernel; None where that is not proved to be the same, or not possible."""
-    alone = len(stages) == 1 and stages[0].grid is None and stages[0].fixed is None and call.bound.width == 1 and not call.overlaps
+    alone = is_plain(stages) and call.bound.width == 1 and not call.overlaps
     if not alone or adjoint.layout.scratch or adjoint.logs or not plain_allowed() or not is_installed():
         return None
     stage = stages[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -55,3 +55,8 @@ class Stage:
             for s in walk_stmts(self.kernel.body)
             if getattr(s, "buffer", None) in shadows
         )
+
+
+def is_plain(stages: Sequence[Stage]) -> bool:
+    """Whether a reverse pass is one kernel that runs in the user's threads, with sums as they come."""
+    return len(stages) == 1 and stages[0].grid is None and stages[0].fixed is None
