@@ -17,14 +17,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ..analysis.activity import Activity, differentiable
+from ..analysis.activity import Activity
+from ..analysis.flows import differentiable
 from ..errors import UnsupportedError
 from ..ir import folding as b
+from ..ir.functions import OVERFLOWING
 from ..ir.nodes import Binary, Block, Call, Carried, Cast, Constant, Expr, For, LaunchIndex, Let, Select, Shuffle, Stmt, Unary, Var
 from ..ir.rewrite import Names
 from ..ir.types import BOOL, I32, U32, Scalar
 from ..source import Span
-from .derivatives import partials
+from .derivatives import beyond, grows, partials
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ class _Step:
     span: Span | None
     predicate: Expr | None
     conditional: bool = False
+    divided: set[Expr] = field(default_factory=set)  # seeds of denominators that may overflow, and of what those are made of
     powers: dict[Var, int] = field(default_factory=dict)  # of the product that is gone down: its factors that occur more than once
 
     def active(self, expr: Expr) -> bool:
@@ -161,9 +164,14 @@ class _Step:
 
     def bind(self, expr: Expr, seed: Expr) -> Expr:
         """The seed as a variable, if it is long and will be used more than once."""
-        leaves = sum(1 for v in differentiable(expr) if v in self.owner.facts)
-        if leaves < 2 or b.size(seed) <= 2:
+        if self.leaves(expr) < 2 or b.size(seed) <= 2 or b.positive(seed) in self.divided:
             return seed
+        return self.named(seed)
+
+    def leaves(self, expr: Expr) -> int:
+        return sum(1 for v in differentiable(expr) if v in self.owner.facts)
+
+    def named(self, seed: Expr) -> Expr:
         var = self.owner.names.var(f"d{self.name}", seed.type)
         self.ledger.out.append(Let(var, seed, span=self.span))
         return var
@@ -180,7 +188,7 @@ class _Step:
             case "*" if is_product(expr):
                 self.product(expr, seed)
             case "*":
-                self.down(x, b.mul(b.mul(b.const(2, x.type), x), seed))
+                self.down(x, self.scaled(seed, b.mul(b.const(2, x.type), x)))
             case "/":
                 self.quotient(expr, seed, result)
             case _:
@@ -197,8 +205,8 @@ class _Step:
         match expr:
             case Binary(left=x, right=y) if is_product(expr):
                 seed = self.bind(expr, seed)
-                self.factors(x, b.mul(y, seed))
-                self.factors(y, b.mul(x, seed))
+                self.factors(x, self.scaled(seed, y))
+                self.factors(y, self.scaled(seed, x))
             case Var() if expr in self.powers:
                 times, self.powers[expr] = self.powers[expr], 0
                 if times:
@@ -206,10 +214,24 @@ class _Step:
             case _:
                 self.down(expr, seed)
 
+    def scaled(self, seed: Expr, rest: Expr) -> Expr:
+        """The seed times what is left of a product, of which nothing comes where the seed is 0 and the rest has overflowed."""
+        if (product := self.within(seed, rest)) is not None:
+            self.divided.add(b.positive(product))
+            return product
+        return b.chain(seed, rest) if self.comes_back_from(rest) else b.mul(rest, seed)
+
+    def comes_back_from(self, partial: Expr) -> bool:
+        """Whether a partial may be infinite while what the kernel makes of the value is not."""
+        infinities = self.owner.facts.infinities
+        return infinities.comes_back and infinities.may_be(partial)
+
     def quotient(self, expr: Binary, seed: Expr, result: Expr | None) -> None:
         x, y = expr.left, expr.right
         if isinstance(y, Constant):
             return self.down(x, b.div(seed, y))
+        if self.owner.facts.infinities.may_be(y):
+            return self.vanishing(expr, seed, result)
         if self.active(x):
             self.down(x, b.chain(seed, b.div(b.const(1, y.type), y)))
         if self.active(y):
@@ -218,13 +240,47 @@ class _Step:
             self.down(y, b.chain(seed, b.neg(partial)))
         return None
 
+    def vanishing(self, expr: Binary, seed: Expr, result: Expr | None) -> None:
+        """The adjoint of a quotient whose denominator may overflow. Its seed is divided first, then multiplied by the quotient: the product
+        of both would leave the range of the type where the seed or the slope of the denominator is as large as they are small."""
+        x, y = expr.left, expr.right
+        whole = result if result is not None else expr
+        inverse = whole if b.is_reciprocal(expr) else b.div(b.const(1, y.type), y)
+        share = b.chain(seed, inverse)
+        if self.leaves(expr) > 1:
+            share = self.named(share)
+        self.down(x, share)
+        seed = b.chain(share, whole)
+        self.divided.add(seed)
+        self.down(y, b.neg(seed))
+
+    def within(self, seed: Expr, partial: Expr) -> Expr | None:
+        """The seed of a denominator, or of what that is made of, times a partial: the quotient is multiplied by that first, which is about
+        as large as the quotient is small, and 0 is what the quotient was divided from. None if the seed is none of those."""
+        inner = b.positive(seed)
+        if inner not in self.divided:
+            return None
+        assert isinstance(inner, Call)
+        share, whole = inner.arguments
+        product = b.chain(share, b.mul(whole, partial))
+        return product if inner is seed else b.neg(product)
+
     def call(self, expr: Call, seed: Expr, result: Expr | None) -> None:
         rule = partials(expr, result if result is not None else expr)
         if rule is None:
             raise UnsupportedError(f"the derivative of '{expr.function}' is not known", self.span)
-        for argument, partial in zip(expr.arguments, rule, strict=True):
-            if partial.value is not None and self.active(argument):
-                self.down(argument, b.chain(seed, partial.value) if partial.singular else times(seed, partial.value))
+        for argument, entry in zip(expr.arguments, rule, strict=True):
+            if entry.value is None or not self.active(argument):
+                continue
+            partial, strong, may_be_infinite = entry.value, entry.singular, self.owner.facts.infinities.may_be
+            if grows(expr) and may_be_infinite(argument):
+                partial, strong = beyond(partial, argument), True
+            if expr.function in OVERFLOWING and may_be_infinite(partial):
+                self.down(argument, self.within(seed, partial) or b.chain(seed, partial))
+            elif strong or self.comes_back_from(partial):
+                self.down(argument, b.chain(seed, partial))
+            else:
+                self.down(argument, times(seed, partial))
 
 
 def repeated(product: Expr) -> dict[Var, int]:

@@ -1,7 +1,8 @@
 """The table of partial derivatives, one entry a function.
 
 An entry takes the arguments and the result as expressions and gives one `Partial` per argument. `singular` partials may be infinite or
-NaN where the function itself is finite (sqrt at 0): the chain rule then forms no term for a seed that is exactly 0.
+NaN where the function itself is finite (sqrt at 0): the chain rule then forms no term for a seed that is exactly 0. It forms none either
+where the partial itself may have overflowed, as that of exp (`analysis.infinities`); tables of `ir.functions` say what happens at infinity.
 
 Conventions where a function has a kink or a jump, each with a test:
 
@@ -13,6 +14,8 @@ Conventions where a function has a kink or a jump, each with a test:
 | `pow(x, 0)` for `x` | 0 |
 | `hypot(0, 0)`, `atan2(0, 0)` | 0 for both |
 | `sqrt(0)` | infinite, but 0 if its seed is 0 |
+| `exp`, `cosh`, `pow` and others of `OVERFLOWING` where they are infinite | infinite, but 0 if their seed is 0 |
+| `log`, `sqrt` and others of `GROWING` where their argument has overflowed | infinite, but 0 if their seed is 0 |
 | `fmod(x, y)`, `remainder(x, y)` | 1 for x, `-n` for y, of `x - n y` |
 | floor, ceil, trunc, round, rint | 0 |
 | rounding to half precision or to bfloat16 | 1 |
@@ -30,8 +33,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..ir import folding as b
-from ..ir.functions import STEPS
-from ..ir.nodes import Call, Expr, Var
+from ..ir.functions import GROWING, STEPS
+from ..ir.nodes import Call, Constant, Expr, Var
 from ..ir.types import BOOL
 
 
@@ -54,6 +57,19 @@ def partials(expr: Call, result: Expr) -> tuple[Partial, ...] | None:
     """The partials of a call, one an argument, with `result` standing for its value; None if the table has no entry."""
     rule = RULES.get(expr.function)
     return rule(*expr.arguments, r=result) if rule else None
+
+
+def grows(call: Call) -> bool:
+    """Whether a function tends to infinity at infinity while its slope tends to 0."""
+    if call.function in ("pow", "__powf"):
+        return isinstance(call.arguments[1], Constant) and 0 < call.arguments[1].value < 1
+    return call.function in GROWING
+
+
+def beyond(partial: Expr, argument: Expr) -> Expr:
+    """The slope of such a function where the argument may have overflowed. Of 0 nothing follows there: the value is infinite, and so is
+    then the slope."""
+    return b.select(Call("isinf", (argument,), BOOL), argument, partial)
 
 
 def _rule(*names: str, singular: bool = False) -> Callable[[Callable[..., Expr | tuple[Expr | None, ...] | None]], None]:
@@ -122,8 +138,10 @@ _rule("j0")(lambda x, r: b.neg(b.call("j1", x)))
 _rule("j1")(lambda x, r: b.select(b.compare("==", x, _k(0, x)), _k(0.5, x), b.sub(b.call("j0", x), b.div(r, x))))
 _rule("y0", singular=True)(lambda x, r: b.neg(b.call("y1", x)))
 _rule("y1", singular=True)(lambda x, r: b.sub(b.call("y0", x), b.div(r, x)))
-_rule("cyl_bessel_i0")(lambda x, r: b.call("cyl_bessel_i1", x))
-_rule("cyl_bessel_i1")(lambda x, r: b.select(b.compare("==", x, _k(0, x)), _k(0.5, x), b.sub(b.call("cyl_bessel_i0", x), b.div(r, x))))
+_rule("cyl_bessel_i0", singular=True)(lambda x, r: b.call("cyl_bessel_i1", x))
+_rule("cyl_bessel_i1", singular=True)(
+    lambda x, r: b.select(b.compare("==", x, _k(0, x)), _k(0.5, x), b.sub(b.call("cyl_bessel_i0", x), b.div(r, x)))
+)
 _rule("jn")(lambda n, x, r: (None, _of_order("j", n, x)))
 _rule("yn", singular=True)(lambda n, x, r: (None, _of_order("y", n, x)))
 _rule("lgamma", singular=True)(lambda x, r: b.call("gpuad_digamma", x))

@@ -1,7 +1,8 @@
 """The forward pass: every value gets a tangent beside it, every active memory a tangent memory.
 
 It works on primals (Jacobian-vector products) and on adjoints before their accumulations are decided (Hessian-vector products, forward over
-reverse): takes, stacks and accumulations carry pairs. Singular partials use the same strong zero as the reverse pass.
+reverse): takes, stacks and accumulations carry pairs. Singular partials use the same strong zero as the reverse pass, and
+slopes of 0 at an infinite argument give 0, whatever the tangent.
 
 Assumes and guarantees: valid IR.
 
@@ -17,19 +18,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..analysis.activity import Activity, differentiable
+from ..analysis.activity import Activity
 from ..analysis.atomic_extrema import spoken
+from ..analysis.flows import differentiable
 from ..analysis.index_polynomials import definitions, occurs
 from ..analysis.to_be_recorded import bound_in
 from ..errors import UnsupportedError
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.functions import EXTREMA, bits
+from ..ir.functions import EXTREMA, POLES, SETTLING, bits
 from ..ir.rewrite import Names, blocks, map_expr, map_stmt_exprs, touches
 from ..ir.types import I32, I64, value_type
 from ..source import Span
 from .adjoint import times
-from .derivatives import partials
+from .derivatives import Partial, grows, partials
 from .logs import NO_MARK, Log, Mark, log_of, numbered, numbering, with_loops
 
 
@@ -279,7 +281,8 @@ class _Forward:
             case "/" if isinstance(y, ir.Constant):
                 return b.div(dx, y)
             case "/":
-                return b.chain(b.sub(dx, b.mul(expr, dy)), b.div(b.const(1, y.type), y))
+                share = b.chain(expr, dy) if self.facts.infinities.may_be(y) else b.mul(expr, dy)
+                return b.chain(b.sub(dx, share), b.div(b.const(1, y.type), y))
         raise UnsupportedError(f"no derivative for operator '{expr.op}'", span)
 
     def call(self, expr: ir.Call, span: Span | None) -> ir.Expr:
@@ -292,9 +295,27 @@ class _Forward:
         total: ir.Expr = b.zero(expr.type)
         for argument, entry in zip(expr.arguments, rule, strict=True):
             if entry.value is not None and argument.type.is_float:
-                tangent = self.tangent(argument, span)
-                total = b.add(total, b.chain(tangent, entry.value) if entry.singular else times(tangent, entry.value))
+                total = b.add(total, self.term(expr, argument, entry, self.tangent(argument, span)))
         return total
+
+    def term(self, expr: ir.Call, argument: ir.Expr, entry: Partial, tangent: ir.Expr) -> ir.Expr:
+        """What an argument's tangent adds to that of a function."""
+        infinities = self.facts.infinities
+        if expr.function in SETTLING and not grows(expr) and infinities.may_be(argument):
+            return settled(tangent, entry)
+        assert entry.value is not None
+        lost = expr.function in POLES and infinities.may_settle(argument)  # a tangent that is 0 because of what has overflowed
+        return b.chain(tangent, entry.value) if entry.singular and not lost else times(tangent, entry.value)
+
+
+def settled(tangent: ir.Expr, entry: Partial) -> ir.Expr:
+    """The tangent times a partial, 0 where that is exactly 0: the tangent of what has overflowed is infinite or NaN, and a function that
+    settles there has none."""
+    partial = entry.value
+    assert partial is not None
+    if not entry.singular or b.is_const(tangent, 0):
+        return b.chain(partial, tangent)
+    return b.chain(b.select(b.compare("==", partial, b.zero(partial.type)), b.zero(tangent.type), tangent), partial)
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from ..ir import nodes as ir
-from ..ir.functions import STEPS
 from ..ir.rewrite import expressions, used_vars, walk_stmts
 from ..source import Span
+from .flows import closure, differentiable, flows
+from .infinities import Infinities, infinities
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What varies, what is useful, and their intersections; `shadowed` are the global buffers that have a shadow."""
+    """What varies, what is useful, and their intersections; `shadowed` are the global buffers that have a shadow, `infinities` what may be
+    infinite."""
 
     shadowed: frozenset[ir.Buffer]
     varied: frozenset[ir.Var | ir.Buffer]
     useful: frozenset[ir.Var | ir.Buffer]
+    infinities: Infinities
 
     def __contains__(self, item: ir.Expr | ir.Buffer) -> bool:
         return item in self.varied and item in self.useful
@@ -47,25 +51,14 @@ class Escape:
     returns: bool
 
 
-def differentiable(expr: ir.Expr, *, steps: bool = True) -> Iterator[ir.Var]:
-    """The float Vars on which the expression depends differentiably; without `steps`, those whose derivative is not 0 by the table."""
-    if not expr.type.is_float or (not steps and isinstance(expr, ir.Call) and expr.function in STEPS):
-        return
-    if isinstance(expr, ir.Var):
-        yield expr
-    for child in (expr.then, expr.otherwise) if isinstance(expr, ir.Select) else ir.children(expr):
-        if not (isinstance(expr, ir.Cast) and not child.type.is_float):
-            yield from differentiable(child, steps=steps)
-
-
 def activity(kernel: ir.Kernel, active: Iterable[ir.Var | ir.Buffer], *, stopped: Iterable[ir.Buffer] = ()) -> Activity:
     """Activity of a kernel whose parameters `active` have shadows; nothing flows out of `stopped` buffers."""
     sources = frozenset(active)
     shadowed = frozenset(a for a in sources if isinstance(a, ir.Buffer))
-    flows = tuple(_flows(kernel))
-    varied = _closure(sources, ((v, d) for v, d in flows), frozenset(stopped))
-    useful = _closure(shadowed, ((d, v) for v, d in flows), frozenset(stopped) - shadowed)
-    return Activity(shadowed, varied, useful)
+    edges = tuple(flows(kernel, differentiable))
+    varied = closure(sources, edges, frozenset(stopped))
+    useful = closure(shadowed, ((d, v) for v, d in edges), frozenset(stopped) - shadowed)
+    return Activity(shadowed, varied, useful, infinities(kernel))
 
 
 def escapes(kernel: ir.Kernel, facts: Activity) -> tuple[Escape, ...]:
@@ -113,7 +106,7 @@ def truncations(kernel: ir.Kernel, facts: Activity) -> Iterator[ir.Stmt]:
 
 def _carrying(kernel: ir.Kernel, facts: Activity) -> frozenset[ir.Var | ir.Buffer]:
     """What varies with an active parameter otherwise than through functions whose derivative is 0."""
-    return _closure(frozenset(p for p in kernel.params if p in facts.varied), _flows(kernel, steps=False), frozenset())
+    return closure(frozenset(p for p in kernel.params if p in facts.varied), flows(kernel, partial(differentiable, steps=False)))
 
 
 def reinterpretations(kernel: ir.Kernel, facts: Activity) -> Iterator[ir.Stmt]:
@@ -134,60 +127,3 @@ def _written(stmt: ir.Stmt) -> tuple[ir.Buffer | None, tuple[ir.Expr, ...]]:
         case ir.Atomic(buffer=b, operands=operands):
             return b, operands
     return None, ()
-
-
-def _flows(kernel: ir.Kernel, *, steps: bool = True) -> Iterator[tuple[ir.Var | ir.Buffer, ir.Var | ir.Buffer]]:
-    """Pairs (from, to) of differentiable dependence between float variables and float memory; `steps` as for `differentiable`."""
-    for stmt in walk_stmts(kernel.body):
-        match stmt:
-            case ir.Let(var=var, value=value) | ir.Assign(var=var, value=value):
-                yield from ((v, var) for v in differentiable(value, steps=steps))
-            case ir.Load(var=var, buffer=buffer) | ir.Take(var=var, buffer=buffer) if var.type.is_float:
-                yield buffer, var
-            case ir.Push(stack=stack, values=values):
-                yield from ((v, _field(stack, i)) for i, value in enumerate(values) for v in differentiable(value, steps=steps))
-            case ir.Pop(stack=stack, vars=popped):
-                yield from ((_field(stack, i), v) for i, v in enumerate(popped))
-            case ir.Store(buffer=buffer, value=value) | ir.Accumulate(buffer=buffer, value=value):
-                yield from ((v, buffer) for v in differentiable(value, steps=steps))
-            case ir.Atomic(var=result, buffer=buffer, operands=operands) if buffer.element.is_float:
-                yield from ((v, buffer) for o in operands for v in differentiable(o, steps=steps))
-                if result is not None:
-                    yield buffer, result
-            case ir.Shuffle(var=var, value=value):
-                yield from ((v, var) for v in differentiable(value, steps=steps))
-            case ir.If(merges=merges):
-                yield from _merge_flows(merges, steps)
-            case ir.For(carried=carried) | ir.While(carried=carried):
-                yield from _carried_flows(carried, steps)
-
-
-def _field(stack: ir.Stack, index: int) -> ir.Var:
-    """A stand-in for what lies in one field of a stack."""
-    return ir.Var(f"{stack.name}[{index}]", stack.fields[index][1], -stack.uid)
-
-
-def _merge_flows(merges: tuple[ir.Merge, ...], steps: bool) -> Iterator[tuple[ir.Var, ir.Var]]:
-    for m in merges:
-        yield from ((v, m.var) for side in (m.then, m.otherwise) for v in differentiable(side, steps=steps))
-
-
-def _carried_flows(carried: tuple[ir.Carried, ...], steps: bool) -> Iterator[tuple[ir.Var, ir.Var]]:
-    for c in carried:
-        yield from ((v, target) for side in (c.init, c.next) for v in differentiable(side, steps=steps) for target in (c.var, c.result))
-
-
-def _closure(
-    start: frozenset[ir.Var | ir.Buffer], edges: Iterator[tuple[ir.Var | ir.Buffer, ir.Var | ir.Buffer]], blocked: frozenset[ir.Buffer]
-) -> frozenset[ir.Var | ir.Buffer]:
-    graph: dict[ir.Var | ir.Buffer, list[ir.Var | ir.Buffer]] = {}
-    for a, b in edges:
-        graph.setdefault(a, []).append(b)
-    seen = set(start)
-    work = list(start)
-    while work:
-        for target in graph.get(work.pop(), ()):
-            if target not in seen and target not in blocked:
-                seen.add(target)
-                work.append(target)
-    return frozenset(seen)

@@ -344,6 +344,11 @@ def neg(a: Expr) -> Expr:
     return Unary("-", a, a.type)
 
 
+def positive(a: Expr) -> Expr:
+    """The expression without its sign."""
+    return a.operand if isinstance(a, Unary) and a.op == "-" else a
+
+
 def add(a: Expr, b: Expr) -> Expr:
     if is_const(a, 0):
         return b

@@ -101,6 +101,31 @@ _UNARY = [
     "logb",
 ]
 STEPS = ("floor", "ceil", "trunc", "round", "rint", "nearbyint", "logb")  # constant between jumps: the derivative is 0
+OVERFLOWING = frozenset({
+    "exp", "exp2", "exp10", "expm1", "__expf", "__exp10f", "sinh", "cosh", "pow", "__powf", "tgamma", "erfcx", "ldexp",
+})  # fmt: skip
+"""Infinite far from 0, where their values leave the range of the type."""
+GROWING = frozenset(
+    {"log", "log2", "log10", "log1p", "__logf", "__log2f", "__log10f", "sqrt", "__fsqrt_rn", "__dsqrt_rn", "cbrt", "asinh", "acosh"}
+)
+"""Infinite at infinity, where their slope is 0."""
+POLES = frozenset({"log", "log2", "log10", "__logf", "__log2f", "__log10f", "rsqrt", "rcbrt", "__frsqrt_rn", "__frcp_rn", "__drcp_rn"})
+"""Infinite at 0."""
+SETTLING = frozenset({
+    "exp", "exp2", "exp10", "expm1", "__expf", "__exp10f", "tanh", "__tanhf", "erf", "erfc", "erfcx", "normcdf", "atan", "atan2", "rsqrt",
+    "rcbrt", "rhypot", "pow", "__powf", "__frsqrt_rn", "__frcp_rn", "__drcp_rn", "__fdividef", "__fdiv_rn", "__ddiv_rn",
+    "__saturatef", "j0", "j1", "jn",
+})  # fmt: skip
+"""Finite at infinity (of one sign at least), where their slope is 0."""
+BOUNDED = frozenset({
+    "sin", "cos", "__sinf", "__cosf", "sinpi", "cospi", "tanh", "__tanhf", "erf", "erfc", "normcdf", "atan", "atan2", "asin", "acos", "j0",
+    "j1", "jn", "__saturatef",
+})  # fmt: skip
+"""Finite, or NaN, whatever their arguments."""
+CHOOSING = frozenset({"fmin", "fmax", "fdim", "copysign"})
+"""Give one of their arguments, or part of it, so that the other's seed is 0."""
+POSITIVE = frozenset({"exp", "exp2", "exp10", "__expf", "__exp10f", "fabs", "sqrt", "rsqrt", "hypot", "__fsqrt_rn", "__dsqrt_rn"})
+"""At least 0; of those that overflow, at most 1 where the argument is at most 0."""
 _BINARY = ["pow", "atan2", "fmin", "fmax", "fmod", "remainder", "hypot", "rhypot", "fdim", "copysign", "nextafter"]
 _FAST = {
     "__expf": 1, "__exp10f": 1, "__logf": 1, "__log2f": 1, "__log10f": 1, "__sinf": 1, "__cosf": 1, "__tanf": 1, "__tanhf": 1,

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import api
-from ..analysis.activity import activity, differentiable
+from ..analysis.activity import activity
+from ..analysis.flows import differentiable
 from ..api import ExpandedKernel, Family, GridKernel, Kernel
 from ..arguments import layouts
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated

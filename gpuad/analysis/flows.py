@@ -1,0 +1,72 @@
+"""Which values reach which others: pairs of float variables and float memory, and what is reached over them.
+
+Scalars are followed by their definitions, memory as one, whatever the order of statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
+
+from ..ir import nodes as ir
+from ..ir.functions import STEPS
+from ..ir.rewrite import walk_stmts
+
+Value: TypeAlias = "ir.Var | ir.Buffer"
+
+
+def differentiable(expr: ir.Expr, *, steps: bool = True) -> Iterator[ir.Var]:
+    """The float Vars on which the expression depends differentiably; without `steps`, those whose derivative is not 0 by the table."""
+    if not expr.type.is_float or (not steps and isinstance(expr, ir.Call) and expr.function in STEPS):
+        return
+    if isinstance(expr, ir.Var):
+        yield expr
+    for child in (expr.then, expr.otherwise) if isinstance(expr, ir.Select) else ir.children(expr):
+        if not (isinstance(expr, ir.Cast) and not child.type.is_float):
+            yield from differentiable(child, steps=steps)
+
+
+def flows(kernel: ir.Kernel, carried_by: Callable[[ir.Expr], Iterable[ir.Var]]) -> Iterator[tuple[Value, Value]]:
+    """Pairs (from, to) of float variables and float memory; `carried_by` says from which variables something reaches an expression."""
+    for stmt in walk_stmts(kernel.body):
+        match stmt:
+            case ir.Let(var=var, value=value) | ir.Assign(var=var, value=value):
+                yield from ((v, var) for v in carried_by(value))
+            case ir.Load(var=var, buffer=buffer) | ir.Take(var=var, buffer=buffer) if var.type.is_float:
+                yield buffer, var
+            case ir.Push(stack=stack, values=values):
+                yield from ((v, _field(stack, i)) for i, value in enumerate(values) for v in carried_by(value))
+            case ir.Pop(stack=stack, vars=popped):
+                yield from ((_field(stack, i), v) for i, v in enumerate(popped))
+            case ir.Store(buffer=buffer, value=value) | ir.Accumulate(buffer=buffer, value=value):
+                yield from ((v, buffer) for v in carried_by(value))
+            case ir.Atomic(var=result, buffer=buffer, operands=operands) if buffer.element.is_float:
+                yield from ((v, buffer) for o in operands for v in carried_by(o))
+                if result is not None:
+                    yield buffer, result
+            case ir.Shuffle(var=var, value=value):
+                yield from ((v, var) for v in carried_by(value))
+            case ir.If(merges=merges):
+                yield from ((v, m.var) for m in merges for side in (m.then, m.otherwise) for v in carried_by(side))
+            case ir.For(carried=carried) | ir.While(carried=carried):
+                yield from ((v, to) for c in carried for side in (c.init, c.next) for v in carried_by(side) for to in (c.var, c.result))
+
+
+def _field(stack: ir.Stack, index: int) -> ir.Var:
+    """A stand-in for what lies in one field of a stack."""
+    return ir.Var(f"{stack.name}[{index}]", stack.fields[index][1], -stack.uid)
+
+
+def closure(start: frozenset[Value], edges: Iterable[tuple[Value, Value]], blocked: frozenset[Value] = frozenset()) -> frozenset[Value]:
+    """What is reached from `start` over the edges, not through `blocked`."""
+    graph: dict[Value, list[Value]] = {}
+    for a, b in edges:
+        graph.setdefault(a, []).append(b)
+    seen = set(start)
+    work = list(start)
+    while work:
+        for target in graph.get(work.pop(), ()):
+            if target not in seen and target not in blocked:
+                seen.add(target)
+                work.append(target)
+    return frozenset(seen)

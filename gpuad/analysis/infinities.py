@@ -1,0 +1,148 @@
+"""What may be infinite although the parameters of a kernel are not: values of functions that overflow, and what is made of them.
+
+A derivative is a product, and where a value has overflowed some factor is infinite. `1 / (1 + exp(-x))` tends to 0, and so does its
+derivative: the seed of `exp` is 0, its partial infinite. Which products may be such is asked here, so that the others are left as they are.
+Poles (a quotient, a logarithm) count where their own partial is formed, not in what is made of them: a body's distance is a number in most
+kernels. What a kernel reads before it writes it counts as finite. Else this errs on the side of more.
+
+`exp` of what is at most 0, such as `exp(-d * d)`, does not overflow: signs of values are followed through what they are made of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ..ir import nodes as ir
+from ..ir.functions import BOUNDED, CHOOSING, OVERFLOWING, POSITIVE, SETTLING
+from ..ir.rewrite import blocks, expressions, walk_stmts
+from ..ir.types import F64
+from .flows import Value, closure, differentiable, flows
+
+_SOURCE = ir.Var("infinity", F64, -1)  # a stand-in for what overflows
+
+
+@dataclass(frozen=True)
+class Infinities:
+    """The variables and memory of a kernel that may be infinite, the values of variables, and whether the kernel comes back from infinity:
+    by a denominator, or a function that is finite there or gives another argument. `settled`: what is made of such."""
+
+    found: frozenset[Value]
+    lets: dict[ir.Var, ir.Expr]
+    comes_back: bool = False
+    settled: frozenset[Value] = frozenset()
+
+    def may_be(self, expr: ir.Expr) -> bool:
+        """Whether an expression over values of the kernel may be infinite."""
+        return any(v == _SOURCE or v in self.found for v in _carried(expr, self.lets))
+
+    def may_settle(self, expr: ir.Expr) -> bool:
+        """Whether an expression may have its value from what was infinite."""
+        return any(v == _SOURCE or v in self.settled for v in self.settling(expr))
+
+    def settling(self, expr: ir.Expr) -> Iterator[ir.Var]:
+        """The variables that an expression has its value from, and the stand-in if that comes from what was infinite in it."""
+        yield from differentiable(expr)
+        if any(self.may_be(e) for e in _limited(expr)):
+            yield _SOURCE
+
+
+def infinities(kernel: ir.Kernel) -> Infinities:
+    """What may be infinite in a kernel."""
+    lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, ir.Let)}
+    unread = frozenset(b for b in kernel.params if isinstance(b, ir.Buffer)) - _read_again(kernel.body)
+    found = Infinities(closure(frozenset((_SOURCE,)), flows(kernel, lambda e: _carried(e, lets)), unread), lets)
+    settled = closure(frozenset((_SOURCE,)), flows(kernel, found.settling), unread)
+    limited = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in _limited(top))
+    return replace(found, settled=settled, comes_back=any(map(found.may_be, limited)))
+
+
+def _read_again(block: ir.Block, written: frozenset[ir.Buffer] = frozenset()) -> frozenset[ir.Buffer]:
+    """The memory that is read behind a statement that writes it, or in a loop that does; `written`: what has been written before."""
+    found: set[ir.Buffer] = set()
+    before = set(written)
+    for stmt in block:
+        inner = tuple(walk_stmts((stmt,)))
+        stored = {s.buffer for s in inner if isinstance(s, ir.Store | ir.Accumulate | ir.Atomic)}
+        if isinstance(stmt, ir.If):
+            for side in blocks(stmt):
+                found |= _read_again(side, frozenset(before))
+        else:
+            known = before | (stored if len(inner) > 1 else set())
+            found |= {s.buffer for s in inner if isinstance(s, ir.Load | ir.Take) and s.buffer in known}
+        before |= stored
+    return frozenset(found)
+
+
+def _limited(expression: ir.Expr) -> Iterator[ir.Expr]:
+    """What may be infinite while an expression makes something finite of it."""
+    for expr in ir.walk(expression):
+        match expr:
+            case ir.Binary(op="/", right=y):
+                yield y
+            case ir.Call(function=function, arguments=arguments) if function in SETTLING or function in CHOOSING:
+                yield from arguments
+
+
+def _carried(expr: ir.Expr, lets: dict[ir.Var, ir.Expr]) -> Iterator[ir.Var]:
+    """The variables that make the expression infinite if they are, and the stand-in if it overflows by itself."""
+    if not expr.type.is_float:
+        return
+    match expr:
+        case ir.Var():
+            yield expr
+        case ir.Binary(op="/", left=x):
+            yield from _carried(x, lets)
+        case ir.Call(function=function, arguments=arguments) if function in OVERFLOWING:
+            if not (function in POSITIVE and _sign(arguments[0], lets) < 0):
+                yield _SOURCE
+        case ir.Call(function=function) if function in BOUNDED:
+            return
+        case ir.Select(then=x, otherwise=y):
+            yield from _carried(x, lets)
+            yield from _carried(y, lets)
+        case _:
+            for child in ir.children(expr):
+                yield from _carried(child, lets)
+
+
+def _sign(expr: ir.Expr, lets: dict[ir.Var, ir.Expr]) -> int:
+    """1 where an expression is surely at least 0 (or NaN), -1 where it is at most 0, 0 where it is not known."""
+    match expr:
+        case ir.Constant(value=value):
+            return 1 if value >= 0 else -1
+        case ir.Var() if expr in lets:
+            return _sign(lets[expr], lets)
+        case ir.Unary(op="-", operand=x):
+            return -_sign(x, lets)
+        case ir.Cast(operand=x):
+            return 1 if x.type.kind == "uint" else _sign(x, lets)
+        case ir.Binary(op="*"):
+            return _sign_of_product(expr, lets)
+        case ir.Binary(op="/", left=x, right=y):
+            return _sign(x, lets) * _sign(y, lets)
+        case ir.Binary(op="+" | "-" as op, left=x, right=y):
+            left, right = _sign(x, lets), _sign(y, lets)
+            return left if left == (right if op == "+" else -right) else 0
+        case ir.Call(function="fmax" | "fmin" as function, arguments=(x, y)):
+            signs = _sign(x, lets), _sign(y, lets)
+            return max(signs) if function == "fmax" and max(signs) > 0 else min(signs) if function == "fmin" and min(signs) < 0 else 0
+        case ir.Call(function=function) if function in POSITIVE:
+            return 1
+    return 0
+
+
+def _sign_of_product(product: ir.Expr, lets: dict[ir.Var, ir.Expr]) -> int:
+    sign = 1
+    for factor, times in Counter(_factors(product)).items():
+        sign *= _sign(factor, lets) if times % 2 else 1
+    return sign
+
+
+def _factors(expr: ir.Expr) -> Iterator[ir.Expr]:
+    if isinstance(expr, ir.Binary) and expr.op == "*":
+        yield from _factors(expr.left)
+        yield from _factors(expr.right)
+    else:
+        yield expr
