@@ -57,12 +57,12 @@ extern "C" __global__ void activation_reverse(
                     dvalue = dx_2;
                 }
             } else if (choice == 4) {
+                dvalue = gpuad_chain(dx_2, 1.0f / (1.0f + expf(-value)));
                 const float value_2 = value / (1.0f + expf(-value));
-                dvalue = gpuad_chain(dx_2, 1.0f / (1.0f + expf(-value)))
-                    + expf(-value) * gpuad_chain(dx_2, value_2 / (1.0f + expf(-value)));
+                dvalue += gpuad_chain(dvalue, value_2 * expf(-value));
             } else if (choice == 3) {
                 const float value_2 = 1.0f / (1.0f + expf(-value));
-                dvalue = expf(-value) * gpuad_chain(dx_2, value_2 * value_2);
+                dvalue = gpuad_chain(gpuad_chain(dx_2, value_2), value_2 * expf(-value));
             } else {
                 dvalue = choice == 5 ? 1.0f / (coshf(value) * coshf(value)) * dx_2 : 0.0f;
             }

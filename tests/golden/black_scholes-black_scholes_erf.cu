@@ -49,7 +49,7 @@ extern "C" __global__ void black_scholes_erf_reverse(
         const double d2 = d1 - volatility * sqrt(years);
         const double dprice_2 = dprice[i];
         const double dprice_3 = -0.5 * ((1.0 + erf(d2 * 0.7071067811865476)) * dprice_2);
-        const double dprice_4 = exp(-rate * years) * (strike * dprice_3);
+        const double dprice_4 = gpuad_chain(strike * dprice_3, exp(-rate * years));
         const double dd2 = 0.7071067811865476
             * (-0.5641895835477563 * (exp(-(d2 * 0.7071067811865476 * (d2 * 0.7071067811865476)))
             * (strike * exp(-rate * years) * dprice_2)));

@@ -75,7 +75,7 @@ extern "C" __global__ void black_scholes_reverse(
         const float dtail_9 = k * dtail_8;
         const float dtail_10 = k * dtail_9;
         const float ddiscounted = (1.0f - normal_distribution_2) * dput_2 - normal_distribution_2 * dcall_2;
-        const float ddiscounted_2 = expf(-rate * t) * (x * ddiscounted);
+        const float ddiscounted_2 = gpuad_chain(x * ddiscounted, expf(-rate * t));
         const float dd2 = (d2 > 0.0f ? -0.2316419f
             * gpuad_chain((0.31938154f + k_2 * (-0.35656378f
             + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)))) * dtail_2

@@ -85,11 +85,11 @@ extern "C" __global__ void block_softmax_reverse(const float* x, float* dx, int 
     float dresult_2 = 0.0f;
     for (int k_2 = threadIdx.x; k_2 < n; k_2 += 32) {
         const float x_2 = x_saved[blockIdx.x * n + (long long)k_2];
-        const float dx_2 = dx[blockIdx.x * n + (long long)k_2];
-        const float dx_3 = expf(x_2 - result) * gpuad_chain(dx_2, 1.0f / result_2);
+        const float dx_2 = gpuad_chain(dx[blockIdx.x * n + (long long)k_2], 1.0f / result_2);
+        const float dx_3 = gpuad_chain(dx_2, expf(x_2 - result));
         dx[blockIdx.x * n + (long long)k_2] = dx_3;
         dresult -= dx_3;
-        dresult_2 -= gpuad_chain(dx_2, expf(x_2 - result) / result_2 / result_2);
+        dresult_2 -= gpuad_chain(dx_2, expf(x_2 - result) / result_2);
     }
     __syncthreads();
     gpuad_block_sum(&ds[0], dresult_2);
@@ -105,7 +105,7 @@ extern "C" __global__ void block_softmax_reverse(const float* x, float* dx, int 
     ds[threadIdx.x] = 0.0f;
     float dresult_3 = 0.0f;
     for (int k_2 = threadIdx.x; k_2 < n; k_2 += 32) {
-        const float dsum = expf(x_saved[blockIdx.x * n + (long long)k_2] - result) * ds_2;
+        const float dsum = gpuad_chain(ds_2, expf(x_saved[blockIdx.x * n + (long long)k_2] - result));
         dx[blockIdx.x * n + (long long)k_2] += dsum;
         dresult_3 -= dsum;
     }

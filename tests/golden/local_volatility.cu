@@ -89,27 +89,30 @@ extern "C" __global__ void local_volatility_reverse(
         const double gain = average - spot;
         const double dpayoff_2 = dpayoff[path];
         dpayoff[path] = 0.0;
-        const double dpayoff_3 = exp(-rate * dt * steps) * 0.5 * dpayoff_2;
-        const double dgain = dpayoff_3 + 2.0 * (gain * gpuad_chain(dpayoff_3, 0.5 / sqrt(gain * gain + 25.0)));
+        const double dpayoff_3 = gpuad_chain(dpayoff_2, exp(-rate * dt * steps) * 0.5);
+        const double dgain = dpayoff_3 + 2.0 * gpuad_chain(gpuad_chain(dpayoff_3,
+            isinf(gain * gain + 25.0) ? gain * gain + 25.0 : 0.5 / sqrt(gain * gain + 25.0)), gain);
         double ds = 0.0;
         for (int t = steps - 1; t >= 0; --t) {
             --s_top;
             const double s_2 = s_saved[s_saved_base_lane + s_top * 32LL];
             const double normals_2 = normals[t * paths + path];
             ds += gpuad_chain(dgain, 1.0 / steps);
-            const double ds_2 = s_2 * ds;
+            const double ds_2 = gpuad_chain(ds, s_2);
             const double dvolatility = sqrt(dt) * (normals_2 * ds_2);
-            const double dvolatility_2 = exp(-skew * log(s_2 / spot)) * (level * dvolatility);
-            const double dvolatility_3 = gpuad_chain(-(skew * dvolatility_2), 1.0 / (s_2 / spot));
+            const double dvolatility_2 = gpuad_chain(level * dvolatility, exp(-skew * log(s_2 / spot)));
+            const double dvolatility_3 = gpuad_chain(-(skew * dvolatility_2),
+                isinf(s_2 / spot) ? s_2 / spot : 1.0 / (s_2 / spot));
             const double volatility = level * exp(-skew * log(s_2 / spot)) + 0.02 * sin(0.1 * s_2);
-            ds = (1.0 + rate * dt + volatility * sqrt(dt) * normals_2) * ds + gpuad_chain(dvolatility_3, 1.0 / spot)
-                + 0.1 * (0.02 * (cos(0.1 * s_2) * dvolatility));
+            ds = gpuad_chain(ds, 1.0 + rate * dt + volatility * sqrt(dt) * normals_2)
+                + gpuad_chain(dvolatility_3, 1.0 / spot) + 0.1 * (0.02 * (cos(0.1 * s_2) * dvolatility));
             drate_2 += dt * ds_2;
-            dlevel_2 += exp(-skew * log(s_2 / spot)) * dvolatility;
-            dskew_2 -= log(s_2 / spot) * dvolatility_2;
+            dlevel_2 += gpuad_chain(dvolatility, exp(-skew * log(s_2 / spot)));
+            dskew_2 -= gpuad_chain(dvolatility_2, log(s_2 / spot));
             dspot_2 -= gpuad_chain(dvolatility_3, s_2 / spot / spot);
         }
-        drate_2 += -0.5 * (dt * (steps * (exp(-rate * dt * steps) * ((gain + sqrt(gain * gain + 25.0)) * dpayoff_2))));
+        drate_2 -= dt * (steps * gpuad_chain(0.5 * gpuad_chain(dpayoff_2, gain + sqrt(gain * gain + 25.0)),
+            exp(-rate * dt * steps)));
         dspot_2 += ds - dgain;
     }
     gpuad_block_sum(&dspot[0], dspot_2);

@@ -394,7 +394,7 @@ extern "C" __global__ void multipole_reverse(
                     dim_6 -= scale * dim_4;
                     dre_5 -= scale * dre_3;
                     const double dim_8 = cos(im_3) * (m * dim_6) - sin(im_3) * (m * dre_5);
-                    dre_5 = m * (sin(im_3) * dim_6 + cos(im_3) * dre_5);
+                    dre_5 = gpuad_chain(sin(im_3) * dim_6 + cos(im_3) * dre_5, m);
                     dim_2 = a_2 * (-(sum_re * dfaddeeva_re) - sum_im * dfaddeeva_im)
                         + 12.0 * (scale * dim_2 + (im_7 > 0.0 ? dscale : im_7 < 0.0 ? -dscale : 0.0)) - 12.0 * dre_5
                         + (dim_5 != 0.0 ? 2.0 * (re_2 * dim_7) : 0.0) + (dre_4 != 0.0 ? -2.0 * (im * dre_6) : 0.0);

@@ -24,7 +24,7 @@ extern "C" __global__ void sinkhorn_partials(
             sum += expf((own + there[j] - cost[i * columns + j]) / epsilon);
         }
         const float dhere_2 = epsilon * dhere[i];
-        const float dsum = -gpuad_chain(dhere_2, 1.0f / sum);
+        const float dsum = -gpuad_chain(dhere_2, isinf(sum) ? sum : 1.0f / sum);
         dsum_partial[i] = dsum;
     }
 }
@@ -37,8 +37,8 @@ extern "C" __global__ void sinkhorn_gather(
     float dthere_2 = 0.0f;
     if (j < columns) {
         for (int i = 0; i < rows; ++i) {
-            dthere_2 += gpuad_chain(expf((here_saved[i] + there[j] - cost[i * columns + j]) / epsilon)
-                * dsum_partial[i], 1.0f / epsilon);
+            dthere_2 += gpuad_chain(gpuad_chain(dsum_partial[i],
+                expf((here_saved[i] + there[j] - cost[i * columns + j]) / epsilon)), 1.0f / epsilon);
         }
     }
     if (dthere_2 != 0.0f) {
@@ -59,8 +59,8 @@ extern "C" __global__ void sinkhorn_reverse(
         const float dsum = dsum_partial[i];
         float down = 0.0f;
         for (int j = 0; j < columns; ++j) {
-            const float dsum_2 = gpuad_chain(expf((own + there[j] - cost[i * columns + j]) / epsilon) * dsum,
-                1.0f / epsilon);
+            const float dsum_2 = gpuad_chain(gpuad_chain(dsum,
+                expf((own + there[j] - cost[i * columns + j]) / epsilon)), 1.0f / epsilon);
             dcost[i * columns + j] -= dsum_2;
             down += dsum_2;
         }

@@ -30,13 +30,13 @@ extern "C" __global__ void softmax_reverse(const float* x, float* dx, int rows, 
         float dsum = 0.0f;
         for (int k = 0; k < n; ++k) {
             const float x_2 = x_saved[r * n + (long long)k];
-            const float dx_2 = dx[r * n + (long long)k];
-            dx[r * n + (long long)k] = gpuad_chain(dx_2, 1.0f / sum);
-            dsum -= gpuad_chain(dx_2, x_2 / sum / sum);
+            const float dx_2 = gpuad_chain(dx[r * n + (long long)k], 1.0f / sum);
+            dx[r * n + (long long)k] = dx_2;
+            dsum -= gpuad_chain(dx_2, x_2 / sum);
         }
         float dlargest = 0.0f;
         for (int k = 0; k < n; ++k) {
-            const float dx_2 = x_saved[r * n + (long long)k] * (dsum + dx[r * n + (long long)k]);
+            const float dx_2 = gpuad_chain(dsum + dx[r * n + (long long)k], x_saved[r * n + (long long)k]);
             dx[r * n + (long long)k] = dx_2;
             dlargest -= dx_2;
         }

@@ -28,8 +28,8 @@ extern "C" __global__ void spiking_reverse(
             dmembrane[at + n] = 0.0f;
             const float dspike_2 = dspike[at];
             dspike[at] = 0.0f;
-            const float dfired = slope * (expf(slope * (limit - potential))
-                * -gpuad_chain(dspike_2 - limit * dmembrane_2, fired * fired));
+            const float dfired = slope * -gpuad_chain(gpuad_chain(dspike_2 - limit * dmembrane_2, fired),
+                fired * expf(slope * (limit - potential)));
             const float dpotential = dmembrane_2 - dfired;
             dcurrent[at] += dpotential;
             dmembrane[at] += factor * dpotential;

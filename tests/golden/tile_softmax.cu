@@ -58,11 +58,11 @@ extern "C" __global__ void tile_softmax_reverse(
         float dvalue_2 = 0.0f;
         for (int k = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z) & 7u; k < n; k += 8) {
             const float x_2 = x_saved[i * n + (long long)k];
-            const float dx_2 = dx[i * n + (long long)k];
-            const float dx_3 = expf(x_2 - value) * gpuad_chain(dx_2, 1.0f / value_2);
+            const float dx_2 = gpuad_chain(dx[i * n + (long long)k], 1.0f / value_2);
+            const float dx_3 = gpuad_chain(dx_2, expf(x_2 - value));
             dx[i * n + (long long)k] = dx_3;
             dvalue -= dx_3;
-            dvalue_2 -= gpuad_chain(dx_2, expf(x_2 - value) / value_2 / value_2);
+            dvalue_2 -= gpuad_chain(dx_2, expf(x_2 - value) / value_2);
         }
         for (int k = 2; k >= 0; --k) {
             unsigned int mask = 255u << (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z) & 24u);
@@ -77,7 +77,7 @@ extern "C" __global__ void tile_softmax_reverse(
         }
         float dvalue_3 = 0.0f;
         for (int k = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z) & 7u; k < n; k += 8) {
-            const float dsum = expf(x_saved[i * n + (long long)k] - value) * dvalue_2;
+            const float dsum = gpuad_chain(dvalue_2, expf(x_saved[i * n + (long long)k] - value));
             dx[i * n + (long long)k] += dsum;
             dvalue_3 -= dsum;
         }

@@ -8,6 +8,10 @@
 // Compile render and these kernels with -fmad=false: branches depend on floating-point values and must agree.
 // Holds where no two threads touch one element of dimage, as for grid (1, 2, 1), block (16, 4, 1), n = 8, colours = 4, width = 7, height = 6.
 
+// The chain rule's product, but 0 where the seed is 0: an infinite partial that nobody asked for gives no NaN.
+__device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
+__device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
+
 extern "C" __global__ void render_count(
     const float* density, const float* palette, const float* image, int n, int colours, int width,
     int height, float tilt, float step, int* clear_saved_depth)
@@ -177,8 +181,8 @@ extern "C" __global__ void render_reverse(
             atomicAdd(&dpalette[k * 4LL], dlight_x - dlight_x_2);
             const float dsum = (sum <= 0.999f ? (colours - 1)
                 * ((b_z - a_z) * dlight_z + (b_y - a_y) * dlight_y + (b_x - a_x) * dlight_x) : 0.0f)
-                + step * (expf(-sum * step) * (clear_2 * dpixel_z - clear_2 * dclear + clear_2 * dpixel_y
-                + clear_2 * dpixel_x));
+                + step * gpuad_chain(clear_2 * dpixel_z - clear_2 * dclear + clear_2 * dpixel_y + clear_2 * dpixel_x,
+                expf(-sum * step));
             for (int k_2 = 0; k_2 < 8; ++k_2) {
                 int dx = k_2 & 1;
                 int dy = k_2 >> 1 & 1;
