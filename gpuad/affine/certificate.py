@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ..ir.nodes import Block, Buffer, How, Stmt
 from ..ir.types import I64, Space
 from .effects import AXES, Dim, Effect, Shape
-from .equivalence import WAYS, Way, differing
+from .equivalence import STRATEGIES, Strategy, differing
 from .instances import Instances
 from .layout import Layouts
 from .relations import Undecided, agreeing, context, decided, domain, is_so
@@ -289,30 +289,30 @@ class _Certificate:
             if any(e.buffer == buffer and e.kind == "change" for e in effects):
                 return "it is changed by other atomic operations"
         reason: str | None = None
-        for way in WAYS:
+        for strategy in STRATEGIES:
             try:
-                reason = decided(partial(self.differing, buffer, way))
+                reason = decided(partial(self.differing, buffer, strategy))
             except Undecided as undecided:
                 reason = f"not decided: {undecided}"
             else:
-                if reason is None or (way.keyed and not self.instances.rough):
+                if reason is None or (strategy.keyed and not self.instances.rough):
                     return reason
         return reason
 
-    def differing(self, buffer: Buffer, way: Way) -> str | None:
+    def differing(self, buffer: Buffer, strategy: Strategy) -> str | None:
         """Whether something else is added."""
-        plain = self.added(self.plain, buffer, way)
-        made = [a for effects in self.stages for a in self.added(effects, buffer, way)]
-        reason = differing(self.instances, self.layouts, plain, made, self.shadows, way)
+        plain = self.added(self.plain, buffer, strategy)
+        made = [a for effects in self.stages for a in self.added(effects, buffer, strategy)]
+        reason = differing(self.instances, self.layouts, plain, made, self.shadows, strategy)
         if reason is not None:
             return reason
         parts = [x for a in (*plain, *made) for x in _parts(a)]
         return self.read_otherwise(_memory(self.instances, parts), moved={a.key for a in plain} != {a.key for a in made})
 
-    def added(self, effects: Sequence[Effect], buffer: Buffer, way: Way) -> list[Addition]:
+    def added(self, effects: Sequence[Effect], buffer: Buffer, strategy: Strategy) -> list[Addition]:
         adds = [e for e in effects if e.buffer == buffer and e.kind in ("add", "set") and e.value is not None and not is_zero(e.value)]
-        linear = self.shadows if way.linear else None
-        return [a for e in adds for a in additions(self.graph, e, linear, by_seed=way.by_seed)]
+        linear = self.shadows if strategy.linear else None
+        return [a for e in adds for a in additions(self.graph, e, linear, by_seed=strategy.by_seed)]
 
     def read_otherwise(self, memory: Iterable[Buffer], *, moved: bool) -> str | None:
         """Whether an addition hangs on memory that is not as it was before the plain adjoint, or before the kernel that makes it. Where

@@ -39,7 +39,7 @@ _ATOMS = 256
 
 
 @dataclass(frozen=True)
-class Way:
+class Strategy:
     """How sums are compared. `linear`: those sums alone are taken apart that hang on shadows; `by_seed`: what hangs on other elements of
     shadows is another contribution; `keyed`: by elements and seeds; `strict`: else only instances of which one reads all that the other
     reads are joined, which is found sooner."""
@@ -50,21 +50,33 @@ class Way:
     strict: bool = True
 
 
-WAYS = (Way(by_seed=True, keyed=True), Way(), Way(by_seed=True), Way(linear=False), Way(strict=False), Way(linear=False, strict=False))
+STRATEGIES = (
+    Strategy(by_seed=True, keyed=True),
+    Strategy(),
+    Strategy(by_seed=True),
+    Strategy(linear=False),
+    Strategy(strict=False),
+    Strategy(linear=False, strict=False),
+)
 
 
 def differing(
-    instances: Instances, layouts: Layouts, plain: Sequence[Addition], made: Sequence[Addition], shadows: Collection[Buffer], way: Way
+    instances: Instances,
+    layouts: Layouts,
+    plain: Sequence[Addition],
+    made: Sequence[Addition],
+    shadows: Collection[Buffer],
+    strategy: Strategy,
 ) -> str | None:
     """Why the two sides may differ, or None if they add the same. Raises Undecided."""
-    one, other = (merged(instances.graph, side, shadows if way.by_seed else None) for side in crossed_out(plain, made))
+    one, other = (merged(instances.graph, side, shadows if strategy.by_seed else None) for side in crossed_out(plain, made))
     if not one and not other:
         return None
     try:
         with np.errstate(all="ignore"):
-            if way.keyed:
+            if strategy.keyed:
                 return Contributions(instances, layouts, one, other, shadows).difference()
-            return Classes(instances, layouts, one, other, shadows, way.strict).difference()
+            return Classes(instances, layouts, one, other, shadows, strategy.strict).difference()
     except Incomparable:
         return "a value that is not known as a function of memory"
 
