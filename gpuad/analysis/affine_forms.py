@@ -1,17 +1,14 @@
-"""Affine forms of indices by a launch's numbers: what accesses reach, and whether two threads surely, or seemingly, meet in an element.
+"""Affine forms of indices by a launch's numbers: what accesses reach, where, and in which threads.
 
 An index becomes an affine form over *digits*: the thread's global index along an axis (or its block and thread index where these occur
 otherwise) and the iteration numbers of the loops around the access, each with the range that launch, bounds and guards leave it. Every
 intermediate value must fit its C type; what wraps, is loaded from memory or is not affine has no form. From forms transformations are
 derived, footprints, and refusals of launches that are surely wrong; that something never happens is for a certificate to say (`affine`).
-
-Two accesses meet where a difference of their forms is zero: whether that can be with two different threads is decided by a search over the
-digits' boxes, largest coefficient first, which is a mixed-radix argument that also knows offsets, halos and grid strides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..ir.nodes import (
@@ -44,7 +41,6 @@ from ..ir.types import BOOL, Scalar
 TOUCHES: tuple[type[Stmt], ...] = (Load, Store, Take, Accumulate, Atomic)
 UNBOUNDED = 1 << 62
 _ROUNDS = 8
-NODES = 20_000  # of the search; beyond it nothing is proved
 
 
 class Unknown(Exception):
@@ -101,17 +97,6 @@ class Reach:
     form: Form
     ranges: Ranges
     within: tuple[int, int] | None = None
-
-
-def seem_to_conflict(body: Block, buffer: Buffer, launch: Launch) -> bool:
-    """Whether two threads touch one element of the buffer as far as the accesses show that are affine in the thread, all others and what
-    guards say beyond ranges aside."""
-    walk = _Affine(launch, frozenset({buffer}))
-    try:
-        reaches = walk.run(body)
-    except Unknown:
-        return False
-    return any(conflict(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
 
 
 # --- forms of indices ------------------------------------------------------------------------------------------------------------------
@@ -338,17 +323,6 @@ class Walk:
         return [(form.scaled(-1) + Form(1), "<=")] if low == 0 else [(form + Form(1), "<=")] if high == 0 else []
 
 
-class _Affine(Walk):
-    """Leaves out the accesses that are not affine."""
-
-    def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
-        try:
-            super().stmt(stmt, ranges)
-        except Unknown:
-            if blocks(stmt):
-                raise
-
-
 def _said(condition: Expr, merge: Merge) -> Expr | None:
     """A truth value after a branch in terms of the condition, where the right side of `&&` or `||` needed a branch of its own."""
     if merge.var.type != BOOL:
@@ -415,96 +389,6 @@ def limits(type_: Scalar) -> tuple[int, int]:
 
 
 # --- the search --------------------------------------------------------------------------------------------------------------------------
-
-
-def conflict(a: Reach, b: Reach, launch: Launch) -> bool:
-    """Whether two different threads, one at each access, touch one element; False where the search for them takes too long."""
-    unknowns, shift = _difference(a, b, launch)
-    if any(low > high for _, low, high, _ in unknowns):
-        return False
-    unknowns.sort(key=lambda u: -abs(u[0]))
-    budget = [NODES]
-    try:
-        return _search(unknowns, 0, shift, False, budget)
-    except Unknown:
-        return False
-
-
-_Unknown4 = tuple[int, int, int, bool]  # coefficient, least, greatest, whether it tells threads apart
-
-
-def _difference(a: Reach, b: Reach, launch: Launch) -> tuple[list[_Unknown4], int]:
-    """By how much two accesses differ: unknowns and a number."""
-    left, right = dict(a.form.terms), dict(b.form.terms)
-    unknowns: list[_Unknown4] = []
-    for axis in "xyz":
-        whole = Digit("global", axis)
-        parts = [Digit("thread", axis), Digit("block", axis)]
-        split = any(d in left or d in right for d in parts)
-        if split:
-            left, right = _expanded(left, axis, launch), _expanded(right, axis, launch)
-        for digit in parts if split else [whole]:
-            unknowns.extend(_pair(left.pop(digit, 0), right.pop(digit, 0), a.ranges[digit], b.ranges[digit], True))
-    unknowns.extend(_loops(left, right, a.ranges, b.ranges))
-    return unknowns, a.form.constant - b.form.constant
-
-
-def _loops(left: dict[Digit, int], right: dict[Digit, int], a: Ranges, b: Ranges) -> Iterator[_Unknown4]:
-    """Iteration numbers of the two accesses are independent; two with one factor count as their difference."""
-    spare = dict(right)
-    for digit, c in left.items():
-        partner = next((d for d, e in spare.items() if e == c), None)
-        if partner is None:
-            yield (c, *a[digit], False)
-        else:
-            del spare[partner]
-            yield (c, a[digit][0] - b[partner][1], a[digit][1] - b[partner][0], False)
-    for digit, c in spare.items():
-        yield (-c, *b[digit], False)
-
-
-def _expanded(terms: dict[Digit, int], axis: str, launch: Launch) -> dict[Digit, int]:
-    whole = Digit("global", axis)
-    if whole not in terms:
-        return terms
-    rest = {d: c for d, c in terms.items() if d != whole}
-    c = terms[whole]
-    return {**rest, Digit("thread", axis): c, Digit("block", axis): c * launch.block["xyz".index(axis)]}
-
-
-def _pair(c: int, d: int, left: tuple[int, int], right: tuple[int, int], thread: bool) -> list[_Unknown4]:
-    if c == d:
-        return [(c, left[0] - right[1], left[1] - right[0], thread)]
-    # two unknowns x and y with different factors: x - y tells threads apart, so c x - d y = d (x - y) + (c - d) x
-    return [(d, left[0] - right[1], left[1] - right[0], thread), (c - d, *left, False)]
-
-
-def _search(unknowns: list[_Unknown4], at: int, target: int, differ: bool, budget: list[int]) -> bool:
-    """Whether the unknowns from `at` on can make `target + sum == 0` with two different threads."""
-    budget[0] -= 1
-    if budget[0] < 0:
-        raise Unknown
-    if at == len(unknowns):
-        return target == 0 and differ
-    coefficient, low, high, thread = unknowns[at]
-    rest_low = rest_high = 0
-    for c, a, z, _ in unknowns[at + 1 :]:
-        rest_low, rest_high = rest_low + min(c * a, c * z), rest_high + max(c * a, c * z)
-    if coefficient == 0:
-        if not rest_low <= -target <= rest_high:
-            return False
-        differs = thread and (low < 0 or high > 0)
-        return _search(unknowns, at + 1, target, differ or differs, budget)
-    low_sum, high_sum = -target - rest_high, -target - rest_low
-    if coefficient < 0:
-        low_sum, high_sum = high_sum, low_sum
-    first, last = max(low, -(-low_sum // coefficient)), min(high, high_sum // coefficient)
-    if last - first > NODES:
-        raise Unknown
-    return any(_search(unknowns, at + 1, target + coefficient * v, differ or (thread and v != 0), budget) for v in range(first, last + 1))
-
-
-# --- footprints --------------------------------------------------------------------------------------------------------------------------
 
 
 def footprints(body: Block, buffers: Iterable[Buffer], launch: Launch) -> dict[Buffer, tuple[int, int] | None]:

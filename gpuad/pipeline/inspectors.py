@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..analysis.affine_forms import seem_to_conflict
+from ..analysis.conflicts import seem_to_conflict
 from ..errors import GpuadError
 from ..inspect.barrier_phase import NOTES, BarrierPhaseInspector
 from ..inspect.injectivity import MOST, InjectivityInspector

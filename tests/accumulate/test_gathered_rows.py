@@ -12,7 +12,8 @@ from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
 from gpuad import Duplicated, pipeline
-from gpuad.analysis.affine_forms import Launch, seem_to_conflict
+from gpuad.analysis.affine_forms import Launch
+from gpuad.analysis.conflicts import seem_to_conflict
 from gpuad.api import pattern_of
 from gpuad.pipeline import inspectors
 
