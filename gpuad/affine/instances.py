@@ -16,35 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Assign,
-    Atomic,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Carried,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    How,
-    If,
-    LaunchIndex,
-    Let,
-    Load,
-    Pop,
-    Select,
-    Shuffle,
-    Stmt,
-    Store,
-    Take,
-    Unary,
-    Var,
-    While,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import used_vars, walk_stmts
 from ..ir.types import BOOL, I32, I64, U32, Scalar, Space, value_type
 from .effects import AXES, Dim, Effect, Recurrence, Shape, Substitution
@@ -74,10 +46,10 @@ class Instances:
         self.graph = Graph()
         self.recurrences: dict[str, Recurrence] = {}
         self.loops: dict[Hashable, int] = {}
-        self.kept: dict[Buffer, tuple[Effect, Shape]] = {}
+        self.kept: dict[ir.Buffer, tuple[Effect, Shape]] = {}
         self.rough = False
 
-    def effects(self, body: Block, shape: Shape) -> list[Effect]:
+    def effects(self, body: ir.Block, shape: Shape) -> list[Effect]:
         """The accesses of a kernel's body."""
         walk = Walk(self, shape)
         walk.block(body)
@@ -95,8 +67,8 @@ class Walk:
         self.instances = instances
         self.graph = instances.graph
         self.shape = shape
-        self.values: dict[Var, Node] = {}
-        self.tables: dict[Buffer, _Table] = {}
+        self.values: dict[ir.Var, Node] = {}
+        self.tables: dict[ir.Buffer, _Table] = {}
         self.found: list[Effect] = []
         self.guards: tuple[Node, ...] = ()
         self.order = 0
@@ -115,64 +87,71 @@ class Walk:
 
     # --- statements ---------------------------------------------------------------------------------------------------------------
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for stmt in block:
             self.order += 1
             self.stmt(stmt)
 
-    def stmt(self, stmt: Stmt) -> None:
+    def stmt(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Let() | Assign():
+            case ir.Let() | ir.Assign():
                 self.values[stmt.var] = self.expr(stmt.value)
-            case If():
+            case ir.If():
                 self.branch(stmt)
-            case For():
+            case ir.For():
                 self.loop(stmt)
-            case While():
+            case ir.While():
                 self.repeat(stmt)
-            case Pop(vars=variables):
+            case ir.Pop(vars=variables):
                 self.values.update((v, self.anything(v.type)) for v in variables)
-            case Shuffle(var=var):
+            case ir.Shuffle(var=var):
                 self.values[var] = self.anything(var.type)
             case _:
                 self.memory(stmt)
 
-    def memory(self, stmt: Stmt) -> None:
+    def memory(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Alloc(buffer=b, zero=zero) if b.space is Space.LOCAL:
+            case ir.Alloc(buffer=b, zero=zero) if b.space is Space.LOCAL:
                 self.tables[b] = _Table(self.guards, self.dims, zero, {})
-            case Load(buffer=b, index=i):
+            case ir.Load(buffer=b, index=i):
                 self.values[stmt.var] = self.load(stmt, b, self.expr(i))
-            case Take(buffer=b, index=i):
+            case ir.Take(buffer=b, index=i):
                 element = self.expr(i)
                 self.note("clear", stmt, element, None, stmt.how)
                 self.values[stmt.var] = self.content(b, element)
-            case Store(index=i, value=v):
+            case ir.Store(index=i, value=v):
                 self.store(stmt, self.expr(i), self.expr(v))
-            case Accumulate(buffer=b, index=i, value=v):
+            case ir.Accumulate(buffer=b, index=i, value=v):
                 self.private(b)
                 self.note("add", stmt, self.expr(i), self.expr(v), stmt.how)
-            case Atomic(buffer=b, index=i):
+            case ir.Atomic(buffer=b, index=i):
                 self.private(b)
-                self.note("change", stmt, self.expr(i), None, How.ATOMIC)
+                self.note("change", stmt, self.expr(i), None, ir.How.ATOMIC)
                 if stmt.var is not None:
                     self.values[stmt.var] = self.anything(stmt.var.type)
 
     def anything(self, kind: Scalar) -> Node:
         return self.graph.unknown(kind, [d.name for d in self.dims])
 
-    def note(self, kind: str, stmt: Load | Store | Take | Accumulate | Atomic, element: Node, value: Node | None, how: How | None) -> None:
+    def note(
+        self,
+        kind: str,
+        stmt: ir.Load | ir.Store | ir.Take | ir.Accumulate | ir.Atomic,
+        element: Node,
+        value: Node | None,
+        how: ir.How | None,
+    ) -> None:
         guards = self.guards
         if kind == "add" and value is not None:
             guards = tuple(g for g in guards if not _asks_for(g, value))
         idle = len(guards) < len(self.guards)
         self.found.append(Effect(kind, stmt.buffer, element, value, self.dims, guards, how, self.order, stmt, idle))
 
-    def private(self, buffer: Buffer) -> None:
+    def private(self, buffer: ir.Buffer) -> None:
         """What is in an array of the thread's own is not known any more."""
         self.tables.pop(buffer, None)
 
-    def store(self, stmt: Store, element: Node, value: Node) -> None:
+    def store(self, stmt: ir.Store, element: Node, value: Node) -> None:
         table = self.tables.get(stmt.buffer)
         if table is not None:
             if element.is_constant and value.is_constant and (table.guards, table.dims) == (self.guards, self.dims):
@@ -181,7 +160,7 @@ class Walk:
             self.private(stmt.buffer)
         self.note("set", stmt, element, value, None)
 
-    def load(self, stmt: Load, buffer: Buffer, element: Node) -> Node:
+    def load(self, stmt: ir.Load, buffer: ir.Buffer, element: Node) -> Node:
         if buffer in self.tables:
             return self.from_table(self.tables[buffer], element, stmt.var.type)
         self.note("read", stmt, element, None, None)
@@ -191,7 +170,7 @@ class Walk:
             return self.anything(stmt.var.type)
         return self.content(buffer, element)
 
-    def content(self, buffer: Buffer, element: Node) -> Node:
+    def content(self, buffer: ir.Buffer, element: Node) -> Node:
         """What was in an element before the kernels."""
         return self.graph.node("load", (buffer, self.graph.cast(element, I64)), value_type(buffer.element))
 
@@ -204,7 +183,7 @@ class Walk:
             return self.anything(kind)
         return self.graph.table(element, tuple(sorted(values.items())), kind)
 
-    def from_thread(self, buffer: Buffer, element: Node) -> Node:
+    def from_thread(self, buffer: ir.Buffer, element: Node) -> Node:
         """What another thread has kept: its value in terms of its number, which is the element; 0 where it has kept none."""
         kept, shape = self.instances.kept[buffer]
         x, y, _ = shape.threads
@@ -225,7 +204,7 @@ class Walk:
 
     # --- control flow -------------------------------------------------------------------------------------------------------------
 
-    def branch(self, stmt: If) -> None:
+    def branch(self, stmt: ir.If) -> None:
         condition = self.expr(stmt.condition)
         before, tables = dict(self.values), set(self.tables)
         sides = [self.side(block, c) for block, c in ((stmt.then, condition), (stmt.otherwise, self.graph.negated(condition)))]
@@ -238,7 +217,7 @@ class Walk:
             self.values[merge.var] = self.merged(condition, self.under(then, merge.then), self.under(otherwise, merge.otherwise))
         self.tables = {b: t for b, t in self.tables.items() if b in tables}
 
-    def side(self, block: Block, condition: Node) -> dict[Var, Node]:
+    def side(self, block: ir.Block, condition: Node) -> dict[ir.Var, Node]:
         guards, values = self.guards, dict(self.values)
         if not (condition.is_constant and not condition.args[0]):
             self.guards = guards if condition.is_constant else (*guards, condition)
@@ -246,7 +225,7 @@ class Walk:
         found, self.guards, self.values = self.values, guards, values
         return found
 
-    def under(self, values: dict[Var, Node], expr: Expr) -> Node:
+    def under(self, values: dict[ir.Var, Node], expr: ir.Expr) -> Node:
         kept, self.values = self.values, values
         found = self.expr(expr)
         self.values = kept
@@ -275,7 +254,7 @@ class Walk:
                 total = self.graph.node("+" if sign > 0 else "-", (total, node), zero.type)
         return zero if total is None else total
 
-    def loop(self, stmt: For) -> None:
+    def loop(self, stmt: ir.For) -> None:
         start, stop, step = (self.expr(e) for e in (stmt.start, stmt.stop, stmt.step))
         pace = step.low if step.is_constant and step.low else 0
         name = self.named(f"l{stmt.var.uid}", stmt)
@@ -293,7 +272,7 @@ class Walk:
             (start, stop, pace, stmt.backward) if pace else None,
         )
 
-    def named(self, name: str, stmt: For | While) -> str:
+    def named(self, name: str, stmt: ir.For | ir.While) -> str:
         """A name for a loop's dimension, another one each time that a loop with the variable comes; where the loop carries something, one
         for this loop with what it finds alone, for that is what the name stands for in `carried` nodes."""
         self.times[name] = self.times.get(name, 0) + 1
@@ -304,7 +283,7 @@ class Walk:
             name = f"{name}_{self.instances.loops.setdefault(key, len(self.instances.loops))}"
         return name
 
-    def integers(self, free: Iterable[Var]) -> tuple[int | None, ...]:
+    def integers(self, free: Iterable[ir.Var]) -> tuple[int | None, ...]:
         return tuple(self.shape.numbers.get(v) for v in free)
 
     def bounds(self, wide: Node, start: Node, stop: Node, pace: int) -> tuple[Node, ...]:
@@ -319,13 +298,13 @@ class Walk:
 
     def inside(
         self,
-        var: Var | None,
+        var: ir.Var | None,
         index: Node | None,
         dim: Dim,
-        body: Block,
-        carried: Sequence[Carried],
+        body: ir.Block,
+        carried: Sequence[ir.Carried],
         bounds: tuple[Node, Node, int, bool] | None,
-        condition: Expr | None = None,
+        condition: ir.Expr | None = None,
     ) -> None:
         """A loop's body, once for all its iterations. `condition`: of a loop that goes on while it holds."""
         outer = [v for v in _assigned(body) if v in self.values]
@@ -335,7 +314,7 @@ class Walk:
             self.graph.node("carried", (name, k), v.type, dims=every) for k, v in enumerate((*(c.var for c in carried), *outer))
         )
         firsts = [self.expr(c.init) for c in carried] + [self.values[v] for v in outer]
-        for buffer in {s.buffer for s in walk_stmts(body) if isinstance(s, Store | Accumulate | Atomic)}:
+        for buffer in {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Store | ir.Accumulate | ir.Atomic)}:
             self.private(buffer)  # what an iteration reads may be what one before has stored
         values, dims, tables = dict(self.values), self.dims, set(self.tables)
         self.values |= dict(zip((*(c.var for c in carried), *outer), placeholders, strict=True))
@@ -372,7 +351,7 @@ class Walk:
         every = frozenset(d.name for d in self.dims)
         return self.graph.node("result", (dim.name, k, first, *dim.guards), kind, dims=every)
 
-    def repeat(self, stmt: While) -> None:
+    def repeat(self, stmt: ir.While) -> None:
         """A loop of which it is not known how often it runs."""
         counter = stmt.counter
         name = self.named(f"w{counter.uid}" if counter is not None else "w", stmt)
@@ -386,45 +365,45 @@ class Walk:
 
     # --- expressions --------------------------------------------------------------------------------------------------------------
 
-    def expr(self, expr: Expr) -> Node:
+    def expr(self, expr: ir.Expr) -> Node:
         graph = self.graph
         match expr:
-            case Constant(value=v):
+            case ir.Constant(value=v):
                 return graph.constant(v, expr.type)
-            case Var():
+            case ir.Var():
                 return self.variable(expr)
-            case LaunchIndex():
+            case ir.LaunchIndex():
                 return self.launch_index(expr)
-            case Unary(op="-", operand=a):
+            case ir.Unary(op="-", operand=a):
                 inner = self.expr(a)
                 if expr.type.is_float:
                     return graph.node("neg", (inner,), expr.type)
                 return graph.arithmetic("-", graph.constant(0, expr.type), inner, expr.type)
-            case Unary(op="!", operand=a):
+            case ir.Unary(op="!", operand=a):
                 return graph.negated(self.truth(a))
-            case Unary(op=op, operand=a):
+            case ir.Unary(op=op, operand=a):
                 return graph.node(op, (self.expr(a),), expr.type)
-            case Cast(operand=a):
+            case ir.Cast(operand=a):
                 return graph.cast(self.expr(a), expr.type)
-            case Select(condition=c, then=a, otherwise=z):
+            case ir.Select(condition=c, then=a, otherwise=z):
                 return self.merged(self.truth(c), self.expr(a), self.expr(z))
-            case Binary():
+            case ir.Binary():
                 return self.binary(expr)
-            case Call():
+            case ir.Call():
                 return self.call(expr)
         return self.anything(expr.type)
 
-    def truth(self, expr: Expr) -> Node:
+    def truth(self, expr: ir.Expr) -> Node:
         return self.graph.cast(self.expr(expr), BOOL)
 
-    def variable(self, var: Var) -> Node:
+    def variable(self, var: ir.Var) -> Node:
         if var in self.values:
             return self.values[var]
         if var.type.is_integer and var in self.shape.numbers:
             return self.graph.constant(self.shape.numbers[var], var.type)
         return self.graph.node("parameter", (var,), var.type)
 
-    def launch_index(self, expr: LaunchIndex) -> Node:
+    def launch_index(self, expr: ir.LaunchIndex) -> Node:
         graph, k = self.graph, AXES.index(expr.axis)
         grid, block = self.shape.grid[k], self.shape.block[k]
         if expr.name == "blockDim":
@@ -434,7 +413,7 @@ class Walk:
         whole = self.global_index(expr.axis)
         return graph.arithmetic("%" if expr.name == "threadIdx" else "/", whole, graph.constant(block, U32), U32)
 
-    def binary(self, expr: Binary) -> Node:
+    def binary(self, expr: ir.Binary) -> Node:
         graph = self.graph
         if expr.op in ("&&", "||"):
             join = graph.both if expr.op == "&&" else graph.either
@@ -444,7 +423,7 @@ class Walk:
             return graph.compare(expr.op, left, right)
         return graph.arithmetic(expr.op, left, right, expr.type)
 
-    def call(self, expr: Call) -> Node:
+    def call(self, expr: ir.Call) -> Node:
         graph = self.graph
         args = tuple(self.expr(a) for a in expr.arguments)
         if expr.function in _NOT_ZERO:
@@ -478,8 +457,8 @@ def _mentions(node: Node, wanted: Sequence[Node]) -> bool:
     return False
 
 
-def _assigned(body: Block) -> list[Var]:
-    return list(dict.fromkeys(s.var for s in walk_stmts(body) if isinstance(s, Assign)))
+def _assigned(body: ir.Block) -> list[ir.Var]:
+    return list(dict.fromkeys(s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)))
 
 
 def _clamped(low: int, high: int, kind: Scalar) -> tuple[int, int]:

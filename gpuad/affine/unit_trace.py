@@ -20,29 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..ir.nodes import (
-    Accumulate,
-    Alloc,
-    Atomic,
-    Barrier,
-    Block,
-    Buffer,
-    Carried,
-    Expr,
-    For,
-    How,
-    If,
-    Load,
-    Pop,
-    Push,
-    Shuffle,
-    Stmt,
-    Store,
-    Take,
-    Tell,
-    Var,
-    While,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import walk_stmts, written_in
 from ..ir.types import BOOL, I32, I64, Scalar, Space, value_type
 from .canonical import Canonical, Guards, Terms
@@ -55,7 +33,7 @@ if TYPE_CHECKING:
     from islpy import Map
 
 UNIT = "u"  # the dimension of the loop over elements
-Touching: TypeAlias = "Alloc | Load | Take | Store | Accumulate | Atomic"
+Touching: TypeAlias = "ir.Alloc | ir.Load | ir.Take | ir.Store | ir.Accumulate | ir.Atomic"
 OWN = "own"  # arrays that threads make for themselves
 
 
@@ -74,10 +52,10 @@ class Place:
 class Part:
     """A kernel as it is launched. `scalars`: what tells the parameters apart that are no integers."""
 
-    body: Block
+    body: ir.Block
     shape: Shape
-    places: Mapping[Buffer, Place]
-    scalars: Mapping[Var, Hashable] = field(default_factory=dict)
+    places: Mapping[ir.Buffer, Place]
+    scalars: Mapping[ir.Var, Hashable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +91,10 @@ class Access:
         return self.array, self.element, self.when[0]
 
 
-def named_in(body: Block) -> tuple[int, int]:
+def named_in(body: ir.Block) -> tuple[int, int]:
     """How many loops, and arrays of a thread's own, a body has."""
     stmts = list(walk_stmts(body))
-    return sum(isinstance(s, For | While) for s in stmts), sum(isinstance(s, Alloc) for s in stmts)
+    return sum(isinstance(s, ir.For | ir.While) for s in stmts), sum(isinstance(s, ir.Alloc) for s in stmts)
 
 
 class Refused(Exception):
@@ -124,10 +102,10 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class _Condition(Stmt):
+class _Condition(ir.Stmt):
     """Stands between the header and the body of a loop that goes on while something holds."""
 
-    condition: Expr
+    condition: ir.Expr
     name: str
 
 
@@ -173,50 +151,50 @@ class _Unit(Walk):
 
     # --- statements ---------------------------------------------------------------------------------------------------------------
 
-    def stmt(self, stmt: Stmt) -> None:
-        if isinstance(stmt, Barrier | Shuffle | Push | Pop | Tell):
+    def stmt(self, stmt: ir.Stmt) -> None:
+        if isinstance(stmt, ir.Barrier | ir.Shuffle | ir.Push | ir.Pop | ir.Tell):
             raise Refused(f"{type(stmt).__name__.lower()}s are not modelled")
         if isinstance(stmt, _Condition):
             self.trace.loops.add((stmt.name, "while", self.trace.canonical.number(self.truth(stmt.condition))))
             return
-        if id(stmt) in self.outermost and isinstance(stmt, If | For):
+        if id(stmt) in self.outermost and isinstance(stmt, ir.If | ir.For):
             self.trace.guards.append(self.guard(stmt))
         super().stmt(stmt)
 
-    def guard(self, stmt: If | For) -> Hashable | None:
+    def guard(self, stmt: ir.If | ir.For) -> Hashable | None:
         """Which units come to what a statement guards, however it is written; None if that hangs on data."""
         canonical = self.trace.canonical
-        if isinstance(stmt, If):
+        if isinstance(stmt, ir.If):
             return canonical.spelled(self.truth(stmt.condition))
         bounds = [self.expr(e) for e in (stmt.start, stmt.stop, stmt.step)]
         known = all(e.text is not None for e in bounds)
         return (*map(canonical.terms, bounds), stmt.var.type, stmt.backward) if known else None
 
-    def memory(self, stmt: Stmt) -> None:
+    def memory(self, stmt: ir.Stmt) -> None:
         match stmt:
-            case Alloc():
+            case ir.Alloc():
                 self.made(stmt)
-            case Load(var=var, index=i):
+            case ir.Load(var=var, index=i):
                 self.values[var] = self.read(stmt, self.expr(i))
-            case Take(var=var, index=i):
+            case ir.Take(var=var, index=i):
                 element = self.expr(i)
                 self.values[var] = self.read(stmt, element)
                 self.noted("set", stmt, element, self.graph.constant(0, var.type), self.detail(stmt.how))
-            case Store(index=i, value=v):
+            case ir.Store(index=i, value=v):
                 self.noted("set", stmt, self.expr(i), self.expr(v), None)
-            case Accumulate(index=i, value=v, how=How.PLAIN):
+            case ir.Accumulate(index=i, value=v, how=ir.How.PLAIN):
                 element, value = self.expr(i), self.expr(v)
                 before = self.read(stmt, element)
                 self.noted("set", stmt, element, self.graph.arithmetic("+", before, value, value.type), None)
-            case Accumulate(index=i, value=v):
+            case ir.Accumulate(index=i, value=v):
                 self.noted("add", stmt, self.expr(i), self.expr(v), self.detail(stmt.how))
-            case Atomic():
+            case ir.Atomic():
                 self.atomic(stmt)
 
-    def detail(self, how: How) -> Hashable:
-        return None if how is How.PLAIN else how.value
+    def detail(self, how: ir.How) -> Hashable:
+        return None if how is ir.How.PLAIN else how.value
 
-    def atomic(self, stmt: Atomic) -> None:
+    def atomic(self, stmt: ir.Atomic) -> None:
         """A change; what was there before it hangs on how many there have been."""
         element, operands = self.expr(stmt.index), [self.expr(e) for e in stmt.operands]
         detail = stmt.op, tuple(map(self.trace.canonical.number, operands)), stmt.var is not None
@@ -227,7 +205,7 @@ class _Unit(Walk):
             names = tuple(d.name for d in self.dims)
             self.values[stmt.var] = self.graph.node("changed", (access.array, access.element, before, names), stmt.var.type)
 
-    def made(self, stmt: Alloc) -> None:
+    def made(self, stmt: ir.Alloc) -> None:
         if stmt.buffer.space is Space.SHARED:
             raise Refused("shared memory is not modelled")
         array = OWN, self.trace.arrays
@@ -309,17 +287,17 @@ class _Unit(Walk):
 
     # --- loops --------------------------------------------------------------------------------------------------------------------
 
-    def named(self, name: str, stmt: For | While) -> str:
+    def named(self, name: str, stmt: ir.For | ir.While) -> str:
         """Loops are known by their order in the text; the one over the elements by its name."""
         if self.is_over_elements(stmt):
             return UNIT
         self.trace.entered += 1
         return f"l{self.trace.entered}"
 
-    def is_over_elements(self, stmt: For | While) -> bool:
+    def is_over_elements(self, stmt: ir.For | ir.While) -> bool:
         return self.trace.looped and not self.guards and all(d.thread for d in self.dims)
 
-    def loop(self, stmt: For) -> None:
+    def loop(self, stmt: ir.For) -> None:
         if self.is_over_elements(stmt):
             if stmt.carried:
                 raise Refused("a loop over elements carries values")
@@ -329,20 +307,20 @@ class _Unit(Walk):
         super().loop(stmt)
         self.written.pop()
 
-    def arrays_written(self, body: Block) -> frozenset[Hashable]:
-        made = {s.buffer for s in walk_stmts(body) if isinstance(s, Alloc)}
+    def arrays_written(self, body: ir.Block) -> frozenset[Hashable]:
+        made = {s.buffer for s in walk_stmts(body) if isinstance(s, ir.Alloc)}
         written = written_in(body) - made
         return frozenset(self.places[b].array for b in written if b in self.places)
 
     def inside(
         self,
-        var: Var | None,
+        var: ir.Var | None,
         index: Node | None,
         dim: Dim,
-        body: Block,
-        carried: Sequence[Carried],
+        body: ir.Block,
+        carried: Sequence[ir.Carried],
         bounds: tuple[Node, Node, int, bool] | None,
-        condition: Expr | None = None,
+        condition: ir.Expr | None = None,
     ) -> None:
         backward = bounds[3] if bounds is not None else None
         pace = bounds[2] if bounds is not None else None
@@ -360,7 +338,7 @@ class _Unit(Walk):
         self.trace.loops.add((dim.name, "carries", k, number(first), number(after)))
         return self.graph.node("result", (dim.name, k), kind, dims=frozenset(d.name for d in self.dims))
 
-    def repeat(self, stmt: While) -> None:
+    def repeat(self, stmt: ir.While) -> None:
         """A loop of which it is not known how often it runs."""
         if self.is_over_elements(stmt):
             raise Refused("a loop over elements does not count")
@@ -377,7 +355,7 @@ class _Unit(Walk):
 
     # --- values -------------------------------------------------------------------------------------------------------------------
 
-    def variable(self, var: Var) -> Node:
+    def variable(self, var: ir.Var) -> Node:
         if var not in self.values and var in self.part.scalars and var not in self.shape.numbers:
             return self.graph.node("parameter", (self.part.scalars[var],), var.type)
         return super().variable(var)

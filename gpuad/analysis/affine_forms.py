@@ -11,34 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import (
-    NEGATED,
-    Accumulate,
-    Atomic,
-    Binary,
-    Block,
-    Buffer,
-    Cast,
-    Constant,
-    Expr,
-    For,
-    If,
-    LaunchIndex,
-    Let,
-    Load,
-    Merge,
-    Stmt,
-    Store,
-    Take,
-    Unary,
-    Var,
-    While,
-    walk,
-)
+from ..ir import nodes as ir
 from ..ir.rewrite import blocks
 from ..ir.types import BOOL, Scalar
 
-TOUCHES: tuple[type[Stmt], ...] = (Load, Store, Take, Accumulate, Atomic)
+TOUCHES: tuple[type[ir.Stmt], ...] = (ir.Load, ir.Store, ir.Take, ir.Accumulate, ir.Atomic)
 UNBOUNDED = 1 << 62
 _ROUNDS = 8
 
@@ -53,7 +30,7 @@ class Launch:
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    scalars: Mapping[Var, int]
+    scalars: Mapping[ir.Var, int]
 
 
 @dataclass(frozen=True)
@@ -105,17 +82,17 @@ class Reach:
 class Walk:
     """Goes down a body with the ranges that hold there and collects the accesses to the wanted buffers."""
 
-    def __init__(self, launch: Launch, wanted: frozenset[Buffer], kinds: tuple[type[Stmt], ...] = TOUCHES) -> None:
+    def __init__(self, launch: Launch, wanted: frozenset[ir.Buffer], kinds: tuple[type[ir.Stmt], ...] = TOUCHES) -> None:
         self.launch = launch
         self.kinds = kinds
         self.wanted = wanted
-        self.forms: dict[Var, Form] = {v: Form(n) for v, n in launch.scalars.items()}
-        self.bools: dict[Var, Expr] = {}
+        self.forms: dict[ir.Var, Form] = {v: Form(n) for v, n in launch.scalars.items()}
+        self.bools: dict[ir.Var, ir.Expr] = {}
         self.found: list[Reach] = []
         self.loops = 0
         self.counters: list[tuple[Form, int, int]] = []  # of the loops around: least and greatest value
 
-    def run(self, body: Block) -> list[Reach]:
+    def run(self, body: ir.Block) -> list[Reach]:
         self.block(body, self.everywhere())
         return self.found
 
@@ -128,60 +105,60 @@ class Walk:
             ranges[Digit("global", axis)] = (0, grid * block - 1)
         return ranges
 
-    def block(self, block: Block, ranges: Ranges) -> None:
+    def block(self, block: ir.Block, ranges: Ranges) -> None:
         for stmt in block:
             self.stmt(stmt, ranges)
 
-    def stmt(self, stmt: Stmt, ranges: Ranges) -> None:
+    def stmt(self, stmt: ir.Stmt, ranges: Ranges) -> None:
         match stmt:
-            case Let(var=var, value=value) if var.type.is_integer:
+            case ir.Let(var=var, value=value) if var.type.is_integer:
                 self.define(var, value, ranges)
-            case Let(var=var, value=value) if not var.type.is_float:
+            case ir.Let(var=var, value=value) if not var.type.is_float:
                 self.bools[var] = value
             case (
-                Load(buffer=b, index=i)
-                | Store(buffer=b, index=i)
-                | Take(buffer=b, index=i)
-                | Accumulate(buffer=b, index=i)
-                | Atomic(buffer=b, index=i)
+                ir.Load(buffer=b, index=i)
+                | ir.Store(buffer=b, index=i)
+                | ir.Take(buffer=b, index=i)
+                | ir.Accumulate(buffer=b, index=i)
+                | ir.Atomic(buffer=b, index=i)
             ):
                 if b in self.wanted and isinstance(stmt, self.kinds):
                     form = self.form(i, ranges)
                     self.found.append(Reach(canonical(form, self.launch), ranges, self.of_loops(form)))
-            case If(condition=c, then=a, otherwise=z):
+            case ir.If(condition=c, then=a, otherwise=z):
                 for block, holds in ((a, True), (z, False)):
                     self.branch(block, c, holds, ranges)
                 self.bools.update((m.var, said) for m in stmt.merges if (said := _said(c, m)) is not None)
-            case For():
+            case ir.For():
                 self.loop(stmt, ranges)
-            case While():
+            case ir.While():
                 for inner in blocks(stmt):
                     self.block(inner, self.counted(stmt, ranges))
 
-    def under(self, condition: Expr, holds: bool, ranges: Ranges) -> Ranges | None:
+    def under(self, condition: ir.Expr, holds: bool, ranges: Ranges) -> Ranges | None:
         """The ranges where a condition holds, or does not; None if that cannot be. One bound may show what an inequality says."""
         found = narrowed(ranges, self.constraints(condition, holds, ranges), self.launch)
         for _ in range(_ROUNDS):
-            if found is None or found == ranges or not any(isinstance(e, Binary) and e.op in ("!=", "==") for e in walk(condition)):
+            if found is None or found == ranges or not any(isinstance(e, ir.Binary) and e.op in ("!=", "==") for e in ir.walk(condition)):
                 break
             ranges = found
             found = narrowed(ranges, self.constraints(condition, holds, ranges), self.launch)
         return found
 
-    def branch(self, block: Block, condition: Expr, holds: bool, ranges: Ranges) -> None:
+    def branch(self, block: ir.Block, condition: ir.Expr, holds: bool, ranges: Ranges) -> None:
         self.side(block, self.under(condition, holds, ranges))
 
-    def side(self, block: Block, ranges: Ranges | None) -> None:
+    def side(self, block: ir.Block, ranges: Ranges | None) -> None:
         if ranges is not None:  # else the side is never taken
             self.block(block, ranges)
 
-    def define(self, var: Var, value: Expr, ranges: Ranges) -> None:
+    def define(self, var: ir.Var, value: ir.Expr, ranges: Ranges) -> None:
         try:
             self.forms[var] = self.form(value, ranges)
         except Unknown:
             self.forms.pop(var, None)
 
-    def counted(self, loop: While, ranges: Ranges) -> Ranges:
+    def counted(self, loop: ir.While, ranges: Ranges) -> Ranges:
         if loop.counter is None:
             return ranges
         digit = self.digit()
@@ -192,7 +169,7 @@ class Walk:
         self.loops += 1
         return Digit("loop", "", self.loops)
 
-    def loop(self, stmt: For, ranges: Ranges) -> None:
+    def loop(self, stmt: ir.For, ranges: Ranges) -> None:
         digit = self.digit()
         try:
             start, step = self.form(stmt.start, ranges), self.form(stmt.step, ranges)
@@ -208,7 +185,7 @@ class Walk:
         self.loop_body(stmt, {**ranges, digit: (0, max(last, 0))}, last)
         self.counters.pop()
 
-    def extent(self, stmt: For, start: Form, step: int, ranges: Ranges) -> tuple[int, int]:
+    def extent(self, stmt: ir.For, start: Form, step: int, ranges: Ranges) -> tuple[int, int]:
         """The least and the greatest value that a loop's variable has in an iteration."""
         first, last = interval(start, ranges)
         try:
@@ -225,11 +202,11 @@ class Walk:
                 return low + shift.constant, high + shift.constant
         return None
 
-    def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
+    def loop_body(self, stmt: ir.For, ranges: Ranges, last: int) -> None:
         """`last`: the greatest iteration number, -1 if there is none, UNBOUNDED if it is not known."""
         self.block(stmt.body, ranges)
 
-    def trips(self, stmt: For, start: Form, step: int, ranges: Ranges) -> int:
+    def trips(self, stmt: ir.For, start: Form, step: int, ranges: Ranges) -> int:
         """The greatest iteration number, -1 if there is none."""
         try:
             stop = self.form(stmt.stop, ranges)
@@ -239,7 +216,7 @@ class Walk:
         span = high - 1 if step > 0 else -low - 1
         return max(span // abs(step), -1) if span < UNBOUNDED else UNBOUNDED
 
-    def form(self, expr: Expr, ranges: Ranges) -> Form:
+    def form(self, expr: ir.Expr, ranges: Ranges) -> Form:
         """The expression's form; raises Unknown if it has none or may leave its type's range."""
         result = self._form(expr, ranges)
         low, high = interval(result, ranges)
@@ -251,27 +228,27 @@ class Walk:
                 raise Unknown
         return result
 
-    def _form(self, expr: Expr, ranges: Ranges) -> Form:
+    def _form(self, expr: ir.Expr, ranges: Ranges) -> Form:
         match expr:
-            case Constant(value=v) if expr.type.is_integer:
+            case ir.Constant(value=v) if expr.type.is_integer:
                 return Form(int(v))
-            case Var() if expr in self.forms:
+            case ir.Var() if expr in self.forms:
                 return self.forms[expr]
-            case LaunchIndex(name="blockDim", axis=axis):
+            case ir.LaunchIndex(name="blockDim", axis=axis):
                 return Form(self.launch.block["xyz".index(axis)])
-            case LaunchIndex(name="gridDim", axis=axis):
+            case ir.LaunchIndex(name="gridDim", axis=axis):
                 return Form(self.launch.grid["xyz".index(axis)])
-            case LaunchIndex(name=name, axis=axis):
+            case ir.LaunchIndex(name=name, axis=axis):
                 return _index("thread" if name == "threadIdx" else "block", axis, self.launch)
-            case Cast(operand=a) if a.type.is_integer and expr.type.is_integer:
+            case ir.Cast(operand=a) if a.type.is_integer and expr.type.is_integer:
                 return self.form(a, ranges)
-            case Unary(op="-", operand=a) if expr.type.is_integer:
+            case ir.Unary(op="-", operand=a) if expr.type.is_integer:
                 return self.form(a, ranges).scaled(-1)
-            case Binary(op="+", left=a, right=b):
+            case ir.Binary(op="+", left=a, right=b):
                 return self.form(a, ranges) + self.form(b, ranges)
-            case Binary(op="-", left=a, right=b):
+            case ir.Binary(op="-", left=a, right=b):
                 return self.form(a, ranges) + self.form(b, ranges).scaled(-1)
-            case Binary(op="*" | "<<" | "/" | "%", left=a, right=b):
+            case ir.Binary(op="*" | "<<" | "/" | "%", left=a, right=b):
                 return self._product(expr.op, self.form(a, ranges), self.form(b, ranges))
         raise Unknown
 
@@ -287,33 +264,33 @@ class Walk:
 
     # --- guards --------------------------------------------------------------------------------------------------------------------
 
-    def constraints(self, condition: Expr, holds: bool, ranges: Ranges) -> list[tuple[Form, str]]:
+    def constraints(self, condition: ir.Expr, holds: bool, ranges: Ranges) -> list[tuple[Form, str]]:
         """Forms with `form <= 0` (or `== 0`) that follow from the condition."""
         match condition:
-            case Var() if condition in self.bools:
+            case ir.Var() if condition in self.bools:
                 return self.constraints(self.bools[condition], holds, ranges)
-            case Var() if condition in self.forms and bool(self.forms[condition].constant) is not holds:
+            case ir.Var() if condition in self.forms and bool(self.forms[condition].constant) is not holds:
                 return [(Form(1), "<=")]  # a parameter: it is one number
-            case Cast(operand=a) if a.type.is_integer and condition.type == BOOL:
-                return self.constraints(Binary("!=", a, Constant(0, a.type), BOOL), holds, ranges)
-            case Unary(op="!", operand=a):
+            case ir.Cast(operand=a) if a.type.is_integer and condition.type == BOOL:
+                return self.constraints(ir.Binary("!=", a, ir.Constant(0, a.type), BOOL), holds, ranges)
+            case ir.Unary(op="!", operand=a):
                 return self.constraints(a, not holds, ranges)
-            case Binary(op="&&", left=a, right=b) if holds:
+            case ir.Binary(op="&&", left=a, right=b) if holds:
                 return self.constraints(a, True, ranges) + self.constraints(b, True, ranges)
-            case Binary(op="||", left=a, right=b) if not holds:
+            case ir.Binary(op="||", left=a, right=b) if not holds:
                 return self.constraints(a, False, ranges) + self.constraints(b, False, ranges)
-            case Binary(op=op, left=a, right=b) if a.type.is_integer and (op if holds else NEGATED.get(op)) in _BOUNDS:
+            case ir.Binary(op=op, left=a, right=b) if a.type.is_integer and (op if holds else ir.NEGATED.get(op)) in _BOUNDS:
                 try:
                     difference = self.form(a, ranges) + self.form(b, ranges).scaled(-1)
                 except Unknown:
                     return []
-                sign, shift, kind = _BOUNDS[op if holds else NEGATED[op]]
+                sign, shift, kind = _BOUNDS[op if holds else ir.NEGATED[op]]
                 return [(difference.scaled(sign) + Form(shift), kind)]
-            case Binary(op=op, left=a, right=b) if a.type.is_integer and op == ("!=" if holds else "=="):
+            case ir.Binary(op=op, left=a, right=b) if a.type.is_integer and op == ("!=" if holds else "=="):
                 return self.unequal(a, b, ranges)
         return []
 
-    def unequal(self, a: Expr, b: Expr, ranges: Ranges) -> list[tuple[Form, str]]:
+    def unequal(self, a: ir.Expr, b: ir.Expr, ranges: Ranges) -> list[tuple[Form, str]]:
         """`x != 0` is a bound where x is never negative, or never positive."""
         try:
             form = canonical(self.form(a, ranges) + self.form(b, ranges).scaled(-1), self.launch)
@@ -323,15 +300,15 @@ class Walk:
         return [(form.scaled(-1) + Form(1), "<=")] if low == 0 else [(form + Form(1), "<=")] if high == 0 else []
 
 
-def _said(condition: Expr, merge: Merge) -> Expr | None:
+def _said(condition: ir.Expr, merge: ir.Merge) -> ir.Expr | None:
     """A truth value after a branch in terms of the condition, where the right side of `&&` or `||` needed a branch of its own."""
     if merge.var.type != BOOL:
         return None
-    for own, fixed, other in ((condition, merge.then, merge.otherwise), (Unary("!", condition, BOOL), merge.otherwise, merge.then)):
-        if isinstance(fixed, Constant):
+    for own, fixed, other in ((condition, merge.then, merge.otherwise), (ir.Unary("!", condition, BOOL), merge.otherwise, merge.then)):
+        if isinstance(fixed, ir.Constant):
             if fixed.value:
-                return Binary("||", own, other, BOOL)
-            return Binary("&&", Unary("!", own, BOOL), other, BOOL)
+                return ir.Binary("||", own, other, BOOL)
+            return ir.Binary("&&", ir.Unary("!", own, BOOL), other, BOOL)
     return None
 
 
@@ -391,12 +368,12 @@ def limits(type_: Scalar) -> tuple[int, int]:
 # --- the search --------------------------------------------------------------------------------------------------------------------------
 
 
-def footprints(body: Block, buffers: Iterable[Buffer], launch: Launch) -> dict[Buffer, tuple[int, int] | None]:
+def footprints(body: ir.Block, buffers: Iterable[ir.Buffer], launch: Launch) -> dict[ir.Buffer, tuple[int, int] | None]:
     """For each buffer the least and greatest index that the body may touch, (0, -1) if it touches none, None if that cannot be told."""
     return {buffer: _footprint(body, buffer, launch) for buffer in buffers}
 
 
-def _footprint(body: Block, buffer: Buffer, launch: Launch) -> tuple[int, int] | None:
+def _footprint(body: ir.Block, buffer: ir.Buffer, launch: Launch) -> tuple[int, int] | None:
     try:
         reaches = Walk(launch, frozenset({buffer})).run(body)
     except Unknown:

@@ -18,32 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+from ...ir import surface
 from ...ir.nodes import MIRRORED, NEGATED, ORDERINGS
-from ...ir.surface import (
-    Assign,
-    AtomicCall,
-    Binary,
-    Block,
-    Break,
-    Cast,
-    Conditional,
-    Declaration,
-    Declare,
-    Deref,
-    DoWhile,
-    Evaluate,
-    Expr,
-    For,
-    Function,
-    If,
-    Index,
-    MathCall,
-    Name,
-    Return,
-    Stmt,
-    Unary,
-    While,
-)
 from ...ir.surface import Constant as ConstantNode
 from ...ir.types import VOID, Pointer, Scalar, Type
 from ...source import Span
@@ -53,9 +29,9 @@ from ...source import Span
 class Around:
     """What the loop may refer to: the `value`, variables that hold the `contents`; whether an expression is the memory's address."""
 
-    value: Declaration
-    contents: frozenset[Declaration]
-    is_address: Callable[[Expr], bool]
+    value: surface.Declaration
+    contents: frozenset[surface.Declaration]
+    is_address: Callable[[surface.Expr], bool]
 
 
 @dataclass(frozen=True)
@@ -63,22 +39,22 @@ class Swap:
     """`op`: what the loop does to the memory; `old` holds the old content afterwards, if `valued`. `returned`: the loop returns it."""
 
     op: str
-    old: Declaration
+    old: surface.Declaration
     valued: bool
     returned: bool
 
 
-def swap_of(stmt: DoWhile | While | For, around: Around) -> Swap | None:
+def swap_of(stmt: surface.DoWhile | surface.While | surface.For, around: Around) -> Swap | None:
     """The operation that a loop is, or None."""
-    if isinstance(stmt, For) and (stmt.init is not None or stmt.step is not None):
+    if isinstance(stmt, surface.For) and (stmt.init is not None or stmt.step is not None):
         return None
     body = _Body(around)
-    before = None if isinstance(stmt, DoWhile) or is_true(stmt.condition) else stmt.condition
+    before = None if isinstance(stmt, surface.DoWhile) or is_true(stmt.condition) else stmt.condition
     if before is not None and not body.asked(before, True):
         return None
     if not all(body.statement(s) for s in _steps(stmt.body)) or body.assumed is None or body.new is None:
         return None
-    if isinstance(stmt, DoWhile) and not is_true(stmt.condition):
+    if isinstance(stmt, surface.DoWhile) and not is_true(stmt.condition):
         body.done = body.done or body.compares(stmt.condition, "!=")
     op = body.operation()
     if not op or body.result != body.old or not (body.done or before is not None):
@@ -95,46 +71,46 @@ class _Body:
 
     def __init__(self, around: Around) -> None:
         self.around = around
-        self.old: Declaration = around.value
-        self.assumed: Declaration | None = None
-        self.result: Declaration | None = None
-        self.new: Expr | None = None
-        self.tests: list[tuple[str, Expr]] = []
-        self.names: dict[Declaration, Expr] = {}  # of what is computed from the content on the way
+        self.old: surface.Declaration = around.value
+        self.assumed: surface.Declaration | None = None
+        self.result: surface.Declaration | None = None
+        self.new: surface.Expr | None = None
+        self.tests: list[tuple[str, surface.Expr]] = []
+        self.names: dict[surface.Declaration, surface.Expr] = {}  # of what is computed from the content on the way
         self.done = False
-        self.returned: list[Declaration | None] = []
+        self.returned: list[surface.Declaration | None] = []
 
-    def statement(self, stmt: Stmt) -> bool:
+    def statement(self, stmt: surface.Stmt) -> bool:
         match stmt:
-            case Declare(init=None):
+            case surface.Declare(init=None):
                 return True
-            case Declare(declaration=target, init=Expr() as value) if self.looks(value):
+            case surface.Declare(declaration=target, init=surface.Expr() as value) if self.looks(value):
                 self.names[target] = _resolved(value, self.names)
                 return True
-            case Declare(declaration=target, init=Expr() as value):
+            case surface.Declare(declaration=target, init=surface.Expr() as value):
                 return self.gives(target, value)
-            case Evaluate(value=Assign(target=Name(declaration=target), value=value, op=None)):
+            case surface.Evaluate(value=surface.Assign(target=surface.Name(declaration=target), value=value, op=None)):
                 return self.gives(target, value)
-            case If(condition=condition, then=then, otherwise=None) if self.leaves(only(then)):
+            case surface.If(condition=condition, then=then, otherwise=None) if self.leaves(only(then)):
                 if self.new is None:
                     return self.asked(condition, False)
                 self.done = self.compares(condition, "==")
                 return self.done
         return False
 
-    def leaves(self, stmt: Stmt) -> bool:
+    def leaves(self, stmt: surface.Stmt) -> bool:
         """Whether a statement ends the loop, or the helper with the old content."""
-        if isinstance(stmt, Return) and stmt.value is not None:
+        if isinstance(stmt, surface.Return) and stmt.value is not None:
             self.returned.append(named(stmt.value))
-        return isinstance(stmt, Break | Return)
+        return isinstance(stmt, surface.Break | surface.Return)
 
-    def looks(self, value: Expr) -> bool:
+    def looks(self, value: surface.Expr) -> bool:
         """Whether a new variable only holds what is computed from the content."""
-        return self.assumed is not None and self.new is None and not isinstance(number(value), AtomicCall)
+        return self.assumed is not None and self.new is None and not isinstance(number(value), surface.AtomicCall)
 
-    def gives(self, target: Declaration, value: Expr) -> bool:
+    def gives(self, target: surface.Declaration, value: surface.Expr) -> bool:
         swap = number(value)
-        if isinstance(swap, AtomicCall):
+        if isinstance(swap, surface.AtomicCall):
             return self.swaps(target, swap)
         source = named(value)
         if source is None or target == self.around.value:
@@ -145,7 +121,7 @@ class _Body:
         self.assumed, self.old = target, source
         return source in self.around.contents and target != source
 
-    def swaps(self, target: Declaration, swap: AtomicCall) -> bool:
+    def swaps(self, target: surface.Declaration, swap: surface.AtomicCall) -> bool:
         expected, new = swap.operands if swap.op == "cas" else (swap, None)
         wanted = named(expected)
         if new is None or self.new is not None or wanted is None or not self.around.is_address(swap.pointer):
@@ -155,7 +131,7 @@ class _Body:
         self.new, self.result = new, target
         return wanted == self.assumed != target
 
-    def asked(self, condition: Expr, goes_on: bool) -> bool:
+    def asked(self, condition: surface.Expr, goes_on: bool) -> bool:
         """Whether a condition is a test of the content, on which the iteration goes on if it `goes_on`."""
         found = tested(_resolved(condition, self.names), goes_on, self.around.value)
         if found is None:
@@ -163,9 +139,9 @@ class _Body:
         self.tests.append(found)
         return True
 
-    def compares(self, condition: Expr, op: str) -> bool:
+    def compares(self, condition: surface.Expr, op: str) -> bool:
         """Whether the swap found what it expected."""
-        if not isinstance(condition, Binary) or condition.op != op or self.result is None:
+        if not isinstance(condition, surface.Binary) or condition.op != op or self.result is None:
             return False
         return {named(condition.left), named(condition.right)} == {self.assumed, self.result}
 
@@ -176,13 +152,13 @@ class _Body:
             return ""
         tests, value, new = [op for op, _ in self.tests], self.around.value, number(_resolved(self.new, self.names))
         match new:
-            case Name(declaration=declaration) if declaration == value:
+            case surface.Name(declaration=declaration) if declaration == value:
                 return together(tests)
-            case Binary(op="+", type=Scalar(kind="float"), left=a, right=b):  # of the numbers, not of their bits
+            case surface.Binary(op="+", type=Scalar(kind="float"), left=a, right=b):  # of the numbers, not of their bits
                 op, sides = "add" if not tests else "", (a, b)
-            case MathCall(function=("fmin" | "fmax") as name, arguments=(a, b)):
+            case surface.MathCall(function=("fmin" | "fmax") as name, arguments=(a, b)):
                 op, sides = together([name, *tests]), (a, b)
-            case Conditional(condition=condition, then=a, otherwise=b):
+            case surface.Conditional(condition=condition, then=a, otherwise=b):
                 found = tested(condition, named(a) == value, value, equal=True)
                 op, sides = together([found[0], *tests]) if found is not None and named(found[1]) == self.assumed else "", (a, b)
             case _:
@@ -190,43 +166,45 @@ class _Body:
         return op if {named(s) for s in sides} == {self.assumed, value} else ""
 
 
-def _steps(stmt: Stmt) -> Iterator[Stmt]:
+def _steps(stmt: surface.Stmt) -> Iterator[surface.Stmt]:
     """The statements of a block in order, an assignment inside of a comparison before it."""
     match stmt:
-        case Block(body=body):
+        case surface.Block(body=body):
             for inner in body:
                 yield from _steps(inner)
-        case If(condition=Binary(left=left, right=right) as condition) if isinstance(number(left), Assign):
+        case surface.If(condition=surface.Binary(left=left, right=right) as condition) if isinstance(number(left), surface.Assign):
             first = number(left)
-            assert isinstance(first, Assign)
-            yield Evaluate(stmt.span, first)
-            yield If(stmt.span, Binary(condition.span, condition.type, condition.op, first.target, right), stmt.then, stmt.otherwise)
+            assert isinstance(first, surface.Assign)
+            yield surface.Evaluate(stmt.span, first)
+            yield surface.If(
+                stmt.span, surface.Binary(condition.span, condition.type, condition.op, first.target, right), stmt.then, stmt.otherwise
+            )
         case _:
             yield stmt
 
 
-def _resolved(expr: Expr, names: dict[Declaration, Expr]) -> Expr:
+def _resolved(expr: surface.Expr, names: dict[surface.Declaration, surface.Expr]) -> surface.Expr:
     """The expression with variables replaced by what they stand for."""
     match expr:
-        case Name(declaration=declaration):
+        case surface.Name(declaration=declaration):
             return names.get(declaration, expr)
-        case Cast(operand=a) | Unary(operand=a):
+        case surface.Cast(operand=a) | surface.Unary(operand=a):
             return replace(expr, operand=_resolved(a, names))
-        case MathCall(arguments=arguments):
+        case surface.MathCall(arguments=arguments):
             return replace(expr, arguments=tuple(_resolved(a, names) for a in arguments))
-        case Binary(left=a, right=b):
+        case surface.Binary(left=a, right=b):
             return replace(expr, left=_resolved(a, names), right=_resolved(b, names))
-        case Conditional(condition=c, then=a, otherwise=b):
+        case surface.Conditional(condition=c, then=a, otherwise=b):
             return replace(expr, condition=_resolved(c, names), then=_resolved(a, names), otherwise=_resolved(b, names))
     return expr
 
 
-def tested(condition: Expr, holds: bool, value: Declaration, *, equal: bool = False) -> tuple[str, Expr] | None:
+def tested(condition: surface.Expr, holds: bool, value: surface.Declaration, *, equal: bool = False) -> tuple[str, surface.Expr] | None:
     """If the value replaces a content where a comparison of the two is as `holds` says: the operation, and the content. `equal`: it may be
     replaced by what equals it."""
-    while isinstance(condition, Unary) and condition.op == "!":
+    while isinstance(condition, surface.Unary) and condition.op == "!":
         condition, holds = condition.operand, not holds
-    if not isinstance(condition, Binary) or condition.op not in ORDERINGS or not isinstance(condition.left.type, Scalar):
+    if not isinstance(condition, surface.Binary) or condition.op not in ORDERINGS or not isinstance(condition.left.type, Scalar):
         return None
     op, first, second = condition.op, condition.left, condition.right
     if named(second) == value:
@@ -261,26 +239,26 @@ def together(ops: list[str]) -> str:
 # --- expressions -------------------------------------------------------------------------------------------------------------------------
 
 
-def only(stmt: Stmt) -> Stmt:
+def only(stmt: surface.Stmt) -> surface.Stmt:
     """The one statement in a block, or the statement itself."""
-    while isinstance(stmt, Block) and len(stmt.body) == 1:
+    while isinstance(stmt, surface.Block) and len(stmt.body) == 1:
         (stmt,) = stmt.body
     return stmt
 
 
-def is_true(condition: Expr | None) -> bool:
+def is_true(condition: surface.Expr | None) -> bool:
     """Whether a loop's condition always holds."""
-    while isinstance(condition, Cast):
+    while isinstance(condition, surface.Cast):
         condition = condition.operand
     return condition is None or (isinstance(condition, ConstantNode) and bool(condition.value))
 
 
-def number(expr: Expr) -> Expr:
+def number(expr: surface.Expr) -> surface.Expr:
     """What an expression stands for, whether as a number or as its bits."""
     while True:
-        if isinstance(expr, MathCall) and expr.function == "bits":
+        if isinstance(expr, surface.MathCall) and expr.function == "bits":
             (expr,) = expr.arguments
-        elif isinstance(expr, Cast) and _same_bits(expr.type, expr.operand.type):
+        elif isinstance(expr, surface.Cast) and _same_bits(expr.type, expr.operand.type):
             expr = expr.operand
         else:
             return expr
@@ -290,13 +268,13 @@ def _same_bits(a: Type, b: Type) -> bool:
     return isinstance(a, Scalar) and isinstance(b, Scalar) and a.is_integer and b.is_integer and a.bits == b.bits
 
 
-def named(expr: Expr) -> Declaration | None:
+def named(expr: surface.Expr) -> surface.Declaration | None:
     """The variable that an expression stands for."""
     expr = number(expr)
-    return expr.declaration if isinstance(expr, Name) else None
+    return expr.declaration if isinstance(expr, surface.Name) else None
 
 
-def atomic_idiom(function: Function, arguments: tuple[Expr, ...], span: Span) -> AtomicCall | None:
+def atomic_idiom(function: surface.Function, arguments: tuple[surface.Expr, ...], span: Span) -> surface.AtomicCall | None:
     """The atomic operation that a call of a helper is, or None."""
     pointers = [i for i, p in enumerate(function.parameters) if isinstance(p.type, Pointer)]
     if len(function.parameters) != 2 or len(pointers) != 1:
@@ -311,7 +289,7 @@ def atomic_idiom(function: Function, arguments: tuple[Expr, ...], span: Span) ->
         return None
     if function.result != VOID and not reading.returned:
         return None
-    return AtomicCall(span, element, reading.op, arguments[at], (arguments[1 - at],), reading.valued)
+    return surface.AtomicCall(span, element, reading.op, arguments[at], (arguments[1 - at],), reading.valued)
 
 
 @dataclass
@@ -319,35 +297,35 @@ class _Reading:
     """Goes through the helper. `addresses`: what points to the memory, `contents`: what holds its old content; `test`: what a test before
     the loop lets pass; `valued`: what is returned is the old content."""
 
-    addresses: set[Declaration]
-    value: Declaration
-    contents: set[Declaration] = field(default_factory=set)
+    addresses: set[surface.Declaration]
+    value: surface.Declaration
+    contents: set[surface.Declaration] = field(default_factory=set)
     test: str = ""
     op: str = ""
     returned: bool = False
     valued: bool = True
 
-    def statement(self, stmt: Stmt) -> bool:
+    def statement(self, stmt: surface.Stmt) -> bool:
         """Whether the statement belongs to the idiom."""
         match stmt:
-            case Block(body=body):
+            case surface.Block(body=body):
                 return all(self.statement(s) for s in body)
-            case Declare(init=None):
+            case surface.Declare(init=None):
                 return not self.op
-            case Declare(declaration=declared, init=Expr() as init):
+            case surface.Declare(declaration=declared, init=surface.Expr() as init):
                 return self.define(declared, init)
-            case Evaluate(value=Assign(target=Name(declaration=target), value=init, op=None)):
+            case surface.Evaluate(value=surface.Assign(target=surface.Name(declaration=target), value=init, op=None)):
                 return self.define(target, init)
-            case If(condition=condition, then=then, otherwise=None) if not self.op and not self.test:
+            case surface.If(condition=condition, then=then, otherwise=None) if not self.op and not self.test:
                 return self.leaves(condition, only(then))
-            case DoWhile() | While() | For():
+            case surface.DoWhile() | surface.While() | surface.For():
                 return self.loop(stmt)
-            case Return(value=value):
+            case surface.Return(value=value):
                 self.returned = value is not None and self.is_content(value)
                 return bool(self.op) and (value is None or self.returned)
         return False
 
-    def define(self, target: Declaration, init: Expr) -> bool:
+    def define(self, target: surface.Declaration, init: surface.Expr) -> bool:
         if self.op or target == self.value or target in self.addresses:
             return False
         if self.is_address(init):
@@ -356,15 +334,15 @@ class _Reading:
         self.contents.add(target)
         return self.is_content(init)
 
-    def leaves(self, condition: Expr, then: Stmt) -> bool:
+    def leaves(self, condition: surface.Expr, then: surface.Stmt) -> bool:
         """Whether the helper returns early, where nothing is to be done."""
         found = tested(condition, False, self.value)
-        if found is None or not isinstance(then, Return):
+        if found is None or not isinstance(then, surface.Return):
             return False
         self.test, content = found
         return self.is_content(content) and (then.value is None or self.is_content(then.value))
 
-    def loop(self, stmt: DoWhile | While | For) -> bool:
+    def loop(self, stmt: surface.DoWhile | surface.While | surface.For) -> bool:
         swap = None if self.op else swap_of(stmt, Around(self.value, frozenset(self.contents), self.is_address))
         if swap is None:
             return False
@@ -373,20 +351,20 @@ class _Reading:
         self.valued, self.returned = swap.valued, swap.returned
         return bool(self.op)
 
-    def is_address(self, expr: Expr) -> bool:
+    def is_address(self, expr: surface.Expr) -> bool:
         expr = _without_casts(expr)
-        return isinstance(expr, Name) and expr.declaration in self.addresses
+        return isinstance(expr, surface.Name) and expr.declaration in self.addresses
 
-    def is_content(self, expr: Expr) -> bool:
+    def is_content(self, expr: surface.Expr) -> bool:
         expr = number(expr)
-        if isinstance(expr, Name):
+        if isinstance(expr, surface.Name):
             return expr.declaration in self.contents
-        if isinstance(expr, Index) and isinstance(expr.index, ConstantNode) and expr.index.value == 0:
+        if isinstance(expr, surface.Index) and isinstance(expr.index, ConstantNode) and expr.index.value == 0:
             return self.is_address(expr.pointer)
-        return isinstance(expr, Deref) and self.is_address(expr.pointer)
+        return isinstance(expr, surface.Deref) and self.is_address(expr.pointer)
 
 
-def _without_casts(expr: Expr) -> Expr:
-    while isinstance(expr, Cast):
+def _without_casts(expr: surface.Expr) -> surface.Expr:
+    while isinstance(expr, surface.Cast):
         expr = expr.operand
     return expr

@@ -18,21 +18,6 @@ from clang.cindex import Cursor, CursorKind
 
 from ...errors import UnsupportedError
 from ...ir import surface
-from ...ir.surface import (
-    Assign,
-    Binary,
-    Conditional,
-    Declaration,
-    Declare,
-    Expr,
-    Function,
-    HelperCall,
-    Name,
-    Record,
-    Stmt,
-    has_effects,
-    is_lvalue,
-)
 from ...ir.types import BOOL, Array, Pointer, Scalar, Struct, Type, Vector
 from .builtins import BUILTINS, Call
 from .clang_c import children, descendants, evaluate, file_location, initializer, same_extent
@@ -49,7 +34,7 @@ _METHODS = {CursorKind.CXX_METHOD, CursorKind.CONVERSION_FUNCTION}
 _FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CONSTRUCTOR, *_METHODS}
 
 
-def call(ctx: Context, cursor: Cursor) -> Expr:
+def call(ctx: Context, cursor: Cursor) -> surface.Expr:
     """A call whose value counts."""
     callee = cursor.referenced
     if callee is None and is_elided(cursor):
@@ -89,7 +74,7 @@ def _is_half(callee: Cursor) -> bool:
     return callee.semantic_parent.spelling in HALVES
 
 
-def _half(ctx: Context, cursor: Cursor) -> Expr:
+def _half(ctx: Context, cursor: Cursor) -> surface.Expr:
     """`__half(x)` and `(float)h`, and so for bfloat16: numbers that convert to each other."""
     span, target = ctx.span(cursor), ctx.type(cursor)
     arguments = list(cursor.get_arguments())
@@ -98,7 +83,9 @@ def _half(ctx: Context, cursor: Cursor) -> Expr:
         (source,) = [child for child in children(first) if child.kind.is_expression()]
         return explicit(ctx.expression(source), target, span)
     if isinstance(target, Vector) and len(arguments) == target.lanes:
-        return Record(span, target, tuple(convert(ctx.expression(a), target.element, ctx.span(a), implicit=True) for a in arguments))
+        return surface.Record(
+            span, target, tuple(convert(ctx.expression(a), target.element, ctx.span(a), implicit=True) for a in arguments)
+        )
     if not isinstance(target, Scalar):
         return implicit_construction(ctx, cursor)
     if not arguments:
@@ -106,11 +93,11 @@ def _half(ctx: Context, cursor: Cursor) -> Expr:
     return explicit(ctx.expression(arguments[0]), target, span)
 
 
-def _assigned(ctx: Context, cursor: Cursor) -> Expr:
+def _assigned(ctx: Context, cursor: Cursor) -> surface.Expr:
     """`h = x` of CuPy's classes, which take any number."""
     left, right = cursor.get_arguments()
     target, span = ctx.lvalue(left), ctx.span(cursor)
-    return Assign(span, target.type, target, explicit(ctx.expression(right), target.type, span))
+    return surface.Assign(span, target.type, target, explicit(ctx.expression(right), target.type, span))
 
 
 def builtin_name(cursor: Cursor) -> str | None:
@@ -123,7 +110,7 @@ def builtin_name(cursor: Cursor) -> str | None:
     return str(callee.spelling)
 
 
-def _builtin(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
+def _builtin(ctx: Context, cursor: Cursor, callee: Cursor) -> surface.Expr:
     name, span = str(callee.spelling), ctx.span(cursor)
     if name.startswith("__builtin_") and (value := evaluate(cursor)) is not None and isinstance(type_ := ctx.type(cursor), Scalar):
         return constant(span, type_, value)
@@ -139,16 +126,16 @@ def _builtin(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
     return handler(Call(span, name, ctx.type(cursor), arguments))
 
 
-def _std_extreme(ctx: Context, cursor: Cursor, name: str, left: Expr, right: Expr) -> Expr:
+def _std_extreme(ctx: Context, cursor: Cursor, name: str, left: surface.Expr, right: surface.Expr) -> surface.Expr:
     """`std::max(a, b)` is `a < b ? b : a`, which differs from CUDA's `max` where one of them is NaN."""
-    if has_effects(left) or has_effects(right):
+    if surface.has_effects(left) or surface.has_effects(right):
         ctx.refuse(cursor, f"std::{name} with arguments that have side effects is not supported")
     span = ctx.span(cursor)
-    less = Binary(span, BOOL, "<", left, right) if name == "max" else Binary(span, BOOL, "<", right, left)
-    return Conditional(span, left.type, less, right, left)
+    less = surface.Binary(span, BOOL, "<", left, right) if name == "max" else surface.Binary(span, BOOL, "<", right, left)
+    return surface.Conditional(span, left.type, less, right, left)
 
 
-def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
+def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> surface.Expr:
     definition = callee.get_definition()
     if definition is None:
         ctx.refuse(cursor, f"the function {callee.spelling} has no body in this source")
@@ -167,18 +154,18 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
     declared = function.parameters[len(target) :]
     arguments = tuple(_argument(ctx, g, p, d, cursor) for (g, p), d in zip(pairs, declared, strict=True))
     idiom = atomic_idiom(function, (*target, *arguments), ctx.span(cursor))
-    return idiom or HelperCall(ctx.span(cursor), function.result, function, (*target, *arguments))
+    return idiom or surface.HelperCall(ctx.span(cursor), function.result, function, (*target, *arguments))
 
 
-def _lambda(ctx: Context, cursor: Cursor, callee: Cursor) -> Expr:
+def _lambda(ctx: Context, cursor: Cursor, callee: Cursor) -> surface.Expr:
     """`f(x)` of a lambda: the object, its first argument, holds nothing."""
     function = lowered(ctx, cursor, callee)
     given, parameters = list(cursor.get_arguments())[1:], list(callee.get_arguments())
     arguments = tuple(_argument(ctx, g, p, d, cursor) for g, p, d in zip(given, parameters, function.parameters, strict=True))
-    return HelperCall(ctx.span(cursor), function.result, function, arguments)
+    return surface.HelperCall(ctx.span(cursor), function.result, function, arguments)
 
 
-def _receiver(ctx: Context, cursor: Cursor, callee: Cursor) -> tuple[tuple[Expr, ...], list[Cursor]]:
+def _receiver(ctx: Context, cursor: Cursor, callee: Cursor) -> tuple[tuple[surface.Expr, ...], list[Cursor]]:
     """The object of a call of a member function (none for a plain function), and the cursors of the other arguments."""
     given = list(cursor.get_arguments())
     if not is_method(callee):
@@ -190,7 +177,7 @@ def _receiver(ctx: Context, cursor: Cursor, callee: Cursor) -> tuple[tuple[Expr,
     return (_object(ctx, bases[0]) if bases else receiver(ctx, cursor),), given
 
 
-def _object(ctx: Context, cursor: Cursor) -> Expr:
+def _object(ctx: Context, cursor: Cursor) -> surface.Expr:
     """The object itself, also where the function is one of a base: in there it may be cast back."""
     while cursor.kind == CursorKind.UNEXPOSED_EXPR and _is_derived(cursor, *children(cursor)):
         (cursor,) = children(cursor)
@@ -220,7 +207,7 @@ def _lowered(
     return ctx.helpers[key]
 
 
-def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: Declaration, at: Cursor) -> Expr:
+def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: surface.Declaration, at: Cursor) -> surface.Expr:
     """The argument; for a parameter that is a reference the lvalue, or a value that a const reference is bound to."""
     if _is_default(given):
         return _default(ctx, parameter, at)
@@ -228,7 +215,7 @@ def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: Decla
         place = ctx.lvalue(given)
         return convert(place, declaration.type, place.span, implicit=True) if isinstance(place.type, Struct) else place
     value = convert(ctx.expression(given), declaration.type, ctx.span(given), implicit=True)
-    if isinstance(value.type, Array) and not is_lvalue(value):
+    if isinstance(value.type, Array) and not surface.is_lvalue(value):
         ctx.refuse(given, TEMPORARY_ARRAY)
     return value
 
@@ -238,7 +225,7 @@ def _is_default(given: Cursor) -> bool:
     return given.kind == CursorKind.UNEXPOSED_EXPR and not children(given)
 
 
-def _default(ctx: Context, parameter: Cursor, at: Cursor) -> Expr:
+def _default(ctx: Context, parameter: Cursor, at: Cursor) -> surface.Expr:
     start = initializer(parameter)
     if start is None:
         ctx.refuse(at, f"the default of the argument {parameter.spelling} is not supported")
@@ -301,21 +288,21 @@ def passed(ctx: Context, given: Cursor) -> None:
         ctx.before.extend(zip(ctx.copies[made.type.get_declaration()], copies, strict=True))
 
 
-def make_lambda(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def make_lambda(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """Where a lambda is made: the copies that it takes."""
-    copies: dict[Cursor, Declaration] = {}
-    made: list[Stmt] = []
+    copies: dict[Cursor, surface.Declaration] = {}
+    made: list[surface.Stmt] = []
     for variable in _copied(ctx, cursor):
         known, span = ctx.declarations[variable], ctx.span(cursor)
         if isinstance(known.type, Array):
             ctx.refuse(cursor, f"a lambda that captures an array ({variable.spelling}) by copy is not supported; capture it by reference")
         copies[variable] = ctx.fresh(span, variable.spelling, known.type, const=True)
-        made.append(Declare(span, copies[variable], Name(span, known.type, known)))
+        made.append(surface.Declare(span, copies[variable], surface.Name(span, known.type, known)))
     ctx.copies[cursor.type.get_declaration()] = copies
     return tuple(made)
 
 
-def lowered(ctx: Context, cursor: Cursor, callee: Cursor) -> Function:
+def lowered(ctx: Context, cursor: Cursor, callee: Cursor) -> surface.Function:
     """The body of the lambda that is called, as a helper that sees the variables around it."""
     definition, kind = callee.get_definition(), callee.semantic_parent
     key = definition, None, ()

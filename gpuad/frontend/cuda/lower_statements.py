@@ -20,33 +20,7 @@ from itertools import islice
 
 from clang.cindex import Cursor, CursorKind, StorageClass, Token
 
-from ...ir.surface import (
-    AddressOf,
-    Barrier,
-    Binary,
-    Block,
-    Break,
-    Constant,
-    Continue,
-    Decay,
-    Declare,
-    DoWhile,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    IncDec,
-    Index,
-    Name,
-    Return,
-    Stmt,
-    Tell,
-    While,
-    has_effects,
-    is_lvalue,
-    reads_float,
-    subexpressions,
-)
+from ...ir import surface
 from ...ir.surface import Assign as AssignNode
 from ...ir.surface import MathCall as MathNode
 from ...ir.surface import Name as NameNode
@@ -71,18 +45,18 @@ _WITHOUT_EFFECT = ("__builtin_assume", "__assume", "__builtin_unreachable")
 _LOOPS = {CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT}
 
 
-def block(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def block(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`{ ... }`."""
-    return (Block(ctx.span(cursor), tuple(stmt for child in children(cursor) for stmt in ctx.statement(child))),)
+    return (surface.Block(ctx.span(cursor), tuple(stmt for child in children(cursor) for stmt in ctx.statement(child))),)
 
 
-def single(ctx: Context, cursor: Cursor) -> Stmt:
+def single(ctx: Context, cursor: Cursor) -> surface.Stmt:
     """A statement as one node."""
     body = ctx.statement(cursor)
-    return body[0] if len(body) == 1 else Block(ctx.span(cursor), body)
+    return body[0] if len(body) == 1 else surface.Block(ctx.span(cursor), body)
 
 
-def declarations(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def declarations(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`float a = 1, b[3];`"""
     if any(child.kind == CursorKind.UNION_DECL and "(anonymous" in child.type.spelling for child in children(cursor)):
         ctx.refuse(cursor, kind_message(children(cursor)[0]))
@@ -91,7 +65,7 @@ def declarations(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     )
 
 
-def _declared(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def _declared(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     if cursor.kind != CursorKind.VAR_DECL or not is_passed(cursor):
         return (_declare(ctx, cursor),)
     start = initializer(cursor)
@@ -102,7 +76,7 @@ def _declared(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     return make_lambda(ctx, made) if made is not None else ()  # another name of one that is made
 
 
-def _declare(ctx: Context, cursor: Cursor) -> Stmt:
+def _declare(ctx: Context, cursor: Cursor) -> surface.Stmt:
     if cursor.kind != CursorKind.VAR_DECL:
         ctx.refuse(cursor)
     if is_shared(cursor):
@@ -115,31 +89,31 @@ def _declare(ctx: Context, cursor: Cursor) -> Stmt:
     if start is not None and start.kind == CursorKind.INIT_LIST_EXPR and is_pointers(cursor.type):
         value = initial_pointers(ctx, cursor, start)
         table = ctx.fresh(ctx.span(cursor), cursor.spelling, value.type, const=True)
-        return Declare(table.span, ctx.declare(cursor, table), value)
+        return surface.Declare(table.span, ctx.declare(cursor, table), value)
     type_ = lower_variable(cursor.type, ctx.span(cursor))
-    given: Expr | tuple[Expr, ...] | None = None
+    given: surface.Expr | tuple[surface.Expr, ...] | None = None
     if start is not None and (
         is_braced(start) or not is_undefined(start)
     ):  # before the variable is declared: its own name is not yet known there
         given = initial_values(ctx, type_, start) if isinstance(type_, Array) else initial_value(ctx, type_, start)
     declaration = ctx.fresh(ctx.span(cursor), cursor.spelling, type_, const=is_const(cursor.type))
-    return Declare(declaration.span, ctx.declare(cursor, declaration), given)
+    return surface.Declare(declaration.span, ctx.declare(cursor, declaration), given)
 
 
-def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> Stmt:
+def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> surface.Stmt:
     """A reference; one that is bound to a temporary value is a const variable."""
     if start is None or is_rvalue_reference(cursor.type):
         ctx.refuse(cursor, "references to temporary values (&&) are not supported")
     const = is_const(cursor.type.get_canonical().get_pointee())
     value = ctx.expression(start) if const else ctx.lvalue(start)
-    bound = is_lvalue(value)
+    bound = surface.is_lvalue(value)
     if isinstance(value.type, Array) and not bound:
         ctx.refuse(cursor, TEMPORARY_ARRAY)
     declaration = ctx.fresh(ctx.span(cursor), cursor.spelling, ctx.type(cursor), reference=bound, const=const)
-    return Declare(declaration.span, ctx.declare(cursor, declaration), value)
+    return surface.Declare(declaration.span, ctx.declare(cursor, declaration), value)
 
 
-def branch(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def branch(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`if (condition) then else otherwise`. What `if constexpr` discards is not part of the program, whatever it contains."""
     parts = children(cursor)
     if parts[0].kind in (CursorKind.VAR_DECL, CursorKind.DECL_STMT) or len(parts) > 3 or has_initialiser(cursor):
@@ -147,26 +121,26 @@ def branch(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     condition, then, *otherwise = parts
     if is_constexpr(cursor) and (known := evaluate_constant(condition)) is not None:
         chosen = then if known else otherwise[0] if otherwise else None
-        return () if chosen is None else (Block(ctx.span(cursor), ctx.statement(chosen)),)
+        return () if chosen is None else (surface.Block(ctx.span(cursor), ctx.statement(chosen)),)
     value = ctx.expression(condition)
-    return (If(ctx.span(cursor), value, single(ctx, then), single(ctx, otherwise[0]) if otherwise else None),)
+    return (surface.If(ctx.span(cursor), value, single(ctx, then), single(ctx, otherwise[0]) if otherwise else None),)
 
 
-def while_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def while_loop(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`while (condition) body`."""
     parts = children(cursor)
     if len(parts) != 2 or parts[0].kind == CursorKind.VAR_DECL:
         ctx.refuse(cursor, "a declaration in the header of a while is not supported")
-    return (While(ctx.span(cursor), ctx.expression(parts[0]), single(ctx, parts[1])),)
+    return (surface.While(ctx.span(cursor), ctx.expression(parts[0]), single(ctx, parts[1])),)
 
 
-def do_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def do_loop(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`do body while (condition);`"""
     body, condition = children(cursor)
-    return (DoWhile(ctx.span(cursor), single(ctx, body), ctx.expression(condition)),)
+    return (surface.DoWhile(ctx.span(cursor), single(ctx, body), ctx.expression(condition)),)
 
 
-def attributed(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def attributed(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """A loop under `#pragma unroll`, or any statement under an attribute that only advises the compiler."""
     inner = [child for child in children(cursor) if not child.kind.is_attribute()]
     if len(inner) != 1 or not (inner[0].kind in _LOOPS or inner[0].kind.is_statement()):
@@ -174,35 +148,39 @@ def attributed(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     return ctx.statement(inner[0])
 
 
-def leave(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def leave(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`return`, with or without a value."""
     values = children(cursor)
     if not values and ctx.active[-1].kind == CursorKind.CONSTRUCTOR:
         ctx.refuse(cursor, "return in a constructor is not supported")
     if not values:
-        return (Return(ctx.span(cursor), None),)
+        return (surface.Return(ctx.span(cursor), None),)
     if values[0].kind == CursorKind.INIT_LIST_EXPR:
-        return (Return(ctx.span(cursor), initial_value(ctx, ctx.type(values[0]), values[0])),)
+        return (surface.Return(ctx.span(cursor), initial_value(ctx, ctx.type(values[0]), values[0])),)
     value = ctx.expression(values[0])
-    return (Evaluate(value.span, value), Return(ctx.span(cursor), None)) if value.type == VOID else (Return(ctx.span(cursor), value),)
+    return (
+        (surface.Evaluate(value.span, value), surface.Return(ctx.span(cursor), None))
+        if value.type == VOID
+        else (surface.Return(ctx.span(cursor), value),)
+    )
 
 
-def stop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def stop(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`break`."""
-    return (Break(ctx.span(cursor)),)
+    return (surface.Break(ctx.span(cursor)),)
 
 
-def skip(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def skip(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`continue`."""
-    return (Continue(ctx.span(cursor)),)
+    return (surface.Continue(ctx.span(cursor)),)
 
 
-def nothing(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def nothing(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`;`"""
     return ()
 
 
-def evaluate(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def evaluate(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """An expression as a statement."""
     cursor = _bare(cursor)
     if _is_void_cast(cursor):
@@ -218,16 +196,16 @@ def evaluate(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
         return _left_out(ctx, cursor, str(name))
     if name is not None and SINCOS.fullmatch(name):
         return _sincos(ctx, cursor, name)
-    return (Evaluate(ctx.span(cursor), ctx.expression(cursor)),)
+    return (surface.Evaluate(ctx.span(cursor), ctx.expression(cursor)),)
 
 
-def _barrier(ctx: Context, cursor: Cursor, name: str) -> Barrier:
+def _barrier(ctx: Context, cursor: Cursor, name: str) -> surface.Barrier:
     """`__syncthreads()`, `grid.sync()`, or `__syncwarp(mask)`: without a mask, or with all its bits set, it stands for the whole warp."""
     if name != "__syncwarp":
-        return Barrier(ctx.span(cursor), "grid" if name == "gpuad_sync_grid" else "block")
+        return surface.Barrier(ctx.span(cursor), "grid" if name == "gpuad_sync_grid" else "block")
     given = [ctx.expression(a) for a in cursor.get_arguments() if a.kind != CursorKind.UNEXPOSED_EXPR or children(a)]
     full = not given or constant_value(given[0]) in (-1, 0xFFFFFFFF)
-    return Barrier(ctx.span(cursor), "warp", None if full else given[0])
+    return surface.Barrier(ctx.span(cursor), "warp", None if full else given[0])
 
 
 def _bare(cursor: Cursor) -> Cursor:
@@ -245,27 +223,27 @@ def _is_void_cast(cursor: Cursor) -> bool:
     return cursor.kind in casts and cursor.type.get_canonical().spelling == "void"
 
 
-def _discarded(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def _discarded(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`(void)x`: an effect if x has one, else nothing."""
     if cursor.kind in (CursorKind.INTEGER_LITERAL, CursorKind.DECL_REF_EXPR):
         return ()
     value = ctx.expression(cursor)
-    return (Evaluate(value.span, value),) if has_effects(value) else ()
+    return (surface.Evaluate(value.span, value),) if surface.has_effects(value) else ()
 
 
-def _left_out(ctx: Context, cursor: Cursor, name: str) -> tuple[Stmt, ...]:
+def _left_out(ctx: Context, cursor: Cursor, name: str) -> tuple[surface.Stmt, ...]:
     """Advice to the compiler has no effect on numbers: it is left out, if its arguments have none either."""
-    if any(has_effects(ctx.expression(argument)) for argument in cursor.get_arguments()):
+    if any(surface.has_effects(ctx.expression(argument)) for argument in cursor.get_arguments()):
         ctx.refuse(cursor, f"{name} with arguments that have side effects is not supported")
     return ()
 
 
-def _sincos(ctx: Context, cursor: Cursor, name: str) -> tuple[Stmt, ...]:
+def _sincos(ctx: Context, cursor: Cursor, name: str) -> tuple[surface.Stmt, ...]:
     """`sincosf(x, &s, &c)` as two assignments; `x` and the places are evaluated once, before either is written."""
     angle, sine, cosine = (ctx.expression(argument) for argument in cursor.get_arguments())
     span, before = ctx.span(cursor), []
     first = ctx.fresh(span, "angle", angle.type, const=True)
-    before.append(Declare(span, first, angle))
+    before.append(surface.Declare(span, first, angle))
     places = []
     for pointer, label in ((sine, "sine"), (cosine, "cosine")):
         place, declared = _place(ctx, pointer, label)
@@ -275,21 +253,21 @@ def _sincos(ctx: Context, cursor: Cursor, name: str) -> tuple[Stmt, ...]:
     suffix, prefix = ("pi" if "pi" in name else ""), ("__" if name.startswith("__") else "")
     spellings = [f"{prefix}{f}{suffix}{'f' if prefix else ''}" for f in ("sin", "cos")]
     writes = [
-        Evaluate(span, AssignNode(span, place.type, place, MathNode(span, place.type, f, (value,))))
+        surface.Evaluate(span, AssignNode(span, place.type, place, MathNode(span, place.type, f, (value,))))
         for place, f in zip(places, spellings, strict=True)
     ]
-    return (Block(span, (*before, *writes)),)
+    return (surface.Block(span, (*before, *writes)),)
 
 
-def _place(ctx: Context, pointer: Expr, label: str) -> tuple[Expr, list[Declare]]:
+def _place(ctx: Context, pointer: surface.Expr, label: str) -> tuple[surface.Expr, list[surface.Declare]]:
     """Where to write: the lvalue itself if nothing that is written could change it, else through a pointer kept in a variable."""
-    simple = isinstance(pointer, AddressOf | NameNode) and not has_effects(pointer)
-    inner = pointer.lvalue if isinstance(pointer, AddressOf) else pointer
-    if simple and not any(reads_float(part) for part in subexpressions(inner) if part is not inner):
+    simple = isinstance(pointer, surface.AddressOf | NameNode) and not surface.has_effects(pointer)
+    inner = pointer.lvalue if isinstance(pointer, surface.AddressOf) else pointer
+    if simple and not any(surface.reads_float(part) for part in surface.subexpressions(inner) if part is not inner):
         return dereferenced(pointer), []
     assert isinstance(pointer.type, Pointer)
     kept = ctx.fresh(pointer.span, label, pointer.type, const=True)
-    return dereferenced(NameNode(pointer.span, kept.type, kept)), [Declare(pointer.span, kept, pointer)]
+    return dereferenced(NameNode(pointer.span, kept.type, kept)), [surface.Declare(pointer.span, kept, pointer)]
 
 
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
@@ -303,7 +281,7 @@ class _Header:
     step: Cursor | None
 
 
-def for_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def for_loop(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`for (init; condition; step) body`."""
     *parts, body = children(cursor)
     header = _header(ctx, cursor, parts)
@@ -311,38 +289,46 @@ def for_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     condition = ctx.expression(header.condition) if header.condition is not None else None
     step = _step(ctx, header.step) if header.step is not None else None
     inner = ctx.statement(body)
-    content = inner[0] if len(inner) == 1 else Block(ctx.span(body), inner)
-    return (For(ctx.span(cursor), init, condition, step, content),)
+    content = inner[0] if len(inner) == 1 else surface.Block(ctx.span(body), inner)
+    return (surface.For(ctx.span(cursor), init, condition, step, content),)
 
 
-def range_loop(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
+def range_loop(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`for (float u : values)` over an array: a loop over its index, in which the variable is an element or a copy of one."""
     variable, values, body = children(cursor)
     over, span = ctx.expression(values), ctx.span(cursor)
-    if not isinstance(over.type, Array) or not is_lvalue(over):
+    if not isinstance(over.type, Array) or not surface.is_lvalue(over):
         ctx.refuse(cursor, "a range-based for is supported over an array with a name, and over nothing else; write a loop over an index")
     index = ctx.fresh(span, "k", I32)
-    place = Name(span, I32, index)
-    element = Index(ctx.span(values), over.type.element, Decay(over.span, Pointer(over.type.element), over), place)
+    place = surface.Name(span, I32, index)
+    element = surface.Index(ctx.span(values), over.type.element, surface.Decay(over.span, Pointer(over.type.element), over), place)
     const, reference = is_const(variable.type), is_reference(variable.type)
     type_ = ctx.type(variable)
     declaration = ctx.fresh(ctx.span(variable), variable.spelling, type_, reference=reference, const=const)
     value = element if reference else convert(element, type_, span, implicit=True)
-    declared = Declare(declaration.span, ctx.declare(variable, declaration), value)
-    content = Block(ctx.span(body), (declared, Block(ctx.span(body), ctx.statement(body))))
-    condition = Binary(span, BOOL, "<", place, Constant(span, I32, over.type.length))
-    return (For(span, Declare(span, index, Constant(span, I32, 0)), condition, IncDec(span, I32, place, "+", True), content),)
+    declared = surface.Declare(declaration.span, ctx.declare(variable, declaration), value)
+    content = surface.Block(ctx.span(body), (declared, surface.Block(ctx.span(body), ctx.statement(body))))
+    condition = surface.Binary(span, BOOL, "<", place, surface.Constant(span, I32, over.type.length))
+    return (
+        surface.For(
+            span,
+            surface.Declare(span, index, surface.Constant(span, I32, 0)),
+            condition,
+            surface.IncDec(span, I32, place, "+", True),
+            content,
+        ),
+    )
 
 
-def _init(ctx: Context, cursor: Cursor) -> Stmt:
+def _init(ctx: Context, cursor: Cursor) -> surface.Stmt:
     if cursor.kind != CursorKind.DECL_STMT:
         value = ctx.expression(cursor)
-        return Evaluate(value.span, value)
+        return surface.Evaluate(value.span, value)
     body = ctx.statement(cursor)
-    return body[0] if len(body) == 1 else Block(ctx.span(cursor), body)
+    return body[0] if len(body) == 1 else surface.Block(ctx.span(cursor), body)
 
 
-def _step(ctx: Context, cursor: Cursor) -> Expr:
+def _step(ctx: Context, cursor: Cursor) -> surface.Expr:
     return ctx.expression(cursor)
 
 
@@ -409,12 +395,12 @@ _SIGNED, _UNSIGNED, _FLOATING = "dic", "ouxX", "fFeEgG"
 _LONG = ("ll", "l", "z", "t", "j")
 
 
-def lower_output(ctx: Context, cursor: Cursor, name: str) -> tuple[Stmt, ...]:
+def lower_output(ctx: Context, cursor: Cursor, name: str) -> tuple[surface.Stmt, ...]:
     """The statements for a call of printf or assert, or none where it can be left out."""
     shown = name.removeprefix("gpuad_")
     arguments = list(cursor.get_arguments())
     values = [None if _is_text(argument) else ctx.expression(argument) for argument in arguments]
-    if any(value is not None and has_effects(value) for value in values):
+    if any(value is not None and surface.has_effects(value) for value in values):
         ctx.refuse(cursor, f"{shown} with arguments that have side effects is not supported")
     if name == "gpuad_assert" and values[0] is not None:
         return (_assertion(ctx, cursor, values[0]),)
@@ -427,10 +413,10 @@ def _is_text(argument: Cursor) -> bool:
     return argument.type.get_canonical().get_pointee().get_canonical().spelling in ("const char", "char")
 
 
-def _assertion(ctx: Context, cursor: Cursor, condition: Expr) -> Stmt:
+def _assertion(ctx: Context, cursor: Cursor, condition: surface.Expr) -> surface.Stmt:
     span = ctx.span(cursor)
     text = f"{span}: {span.file.line(span.line)[span.column - 1 :].partition(';')[0].strip()}"
-    return If(span, convert(condition, BOOL, span, implicit=True), Block(span, ()), Tell(span, text, (), True))
+    return surface.If(span, convert(condition, BOOL, span, implicit=True), surface.Block(span, ()), surface.Tell(span, text, (), True))
 
 
 def _text(argument: Cursor) -> str | None:
@@ -445,7 +431,7 @@ def _text(argument: Cursor) -> str | None:
         return None
 
 
-def _printed(ctx: Context, cursor: Cursor, text: str | None, values: list[Expr | None]) -> tuple[Stmt, ...]:
+def _printed(ctx: Context, cursor: Cursor, text: str | None, values: list[surface.Expr | None]) -> tuple[surface.Stmt, ...]:
     found = list(_CONVERSION.finditer(text)) if text is not None else []
     asked = [m for m in found if m[3] != "%"]
     if text is None or _CONVERSION.sub("", text).count("%") or len(asked) != len(values):
@@ -456,7 +442,7 @@ def _printed(ctx: Context, cursor: Cursor, text: str | None, values: list[Expr |
     if len(given) != len(values):
         return ()
     converted = tuple(convert(v, t, span, implicit=False) for v, t in zip(given, wanted, strict=True) if t is not None)
-    return (Tell(span, _CONVERSION.sub(_plain, text), converted),)
+    return (surface.Tell(span, _CONVERSION.sub(_plain, text), converted),)
 
 
 def _type(letter: str, length: str) -> Scalar | None:
@@ -468,7 +454,7 @@ def _type(letter: str, length: str) -> Scalar | None:
     return (U64 if length in _LONG else U32) if letter in _UNSIGNED else None
 
 
-def _fits(value: Expr, wanted: Scalar) -> bool:
+def _fits(value: surface.Expr, wanted: Scalar) -> bool:
     return isinstance(value.type, Scalar) and value.type.is_float == wanted.is_float
 
 
