@@ -10,7 +10,7 @@ from launch_tools import compiled
 
 import gpuad
 from gpuad import Duplicated, TapeError
-from gpuad.tape.budget import planner, relaunch
+from gpuad.tape.budget import planner, rerun
 from gpuad.tape.budget.script import Undo
 from gpuad.tape.reverse import reversal_plan
 
@@ -86,7 +86,7 @@ def test_bits_are_those_without_a_budget_and_those_without_taking_back(name: str
             assert max(with_it.tape.most, with_it.tape.memory.most) <= BYTES * share
         undone += with_it.undone
         with monkeypatch.context() as patch:
-            patch.setattr(relaunch, "inverse", lambda kernel: None)
+            patch.setattr(rerun, "inverse", lambda kernel: None)
             patch.setattr(planner.Planner, "undoes", False)
             for bits in wanted:
                 assert without.run() == bits

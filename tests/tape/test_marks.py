@@ -9,8 +9,8 @@ import pytest
 
 from gpuad.runtime.actions import perform
 from gpuad.tape.budget.online_checkpoints import Copied, Marks
-from gpuad.tape.budget.rerun import Regions, common, united, without
 from gpuad.tape.memory.region import span
+from gpuad.tape.memory.regions import Regions, common, united, without
 from gpuad.tape.memory.versions import Allocation, piece_of, placing
 
 SIZE = 12

@@ -114,7 +114,7 @@ class Stacks:
 @dataclass
 class Frame:
     """A chunk of whole blocks. `threads` are the lanes' numbers in the grid, block by block; `intervals` counts barriers passed by each
-    block of the chunk, `turns` those of warps; None in a kernel without such barriers."""
+    block of the chunk, `warp_clocks` those of warps; None in a kernel without such barriers."""
 
     geometry: Geometry
     threads: Array
@@ -125,7 +125,7 @@ class Frame:
     limit: int
     causes: list[tuple[Stmt, Buffer, str]]
     intervals: Array | None = None
-    turns: WarpClocks | None = None
+    warp_clocks: WarpClocks | None = None
     watch: tuple[object, int] | None = None
     chunk: int = 0
     poison: dict[int, Array] = field(default_factory=dict)
@@ -241,14 +241,14 @@ class Frame:
         """The accesses of the active lanes, for the tracker."""
         threads = mask.pick(self.threads, self.width)
         intervals = None if self.intervals is None else self.intervals[mask.pick(self.rows, self.width)]
-        turns = None if self.turns is None else mask.pick(self.turns.at, self.width)
+        warp_clocks = None if self.warp_clocks is None else mask.pick(self.warp_clocks.at, self.width)
         indices = positions % storage.length if storage.rows != "launch" else positions - storage.offset
         if storage.scale == 1:
-            return Batch(site, positions, threads, intervals, indices, turns=turns)
+            return Batch(site, positions, threads, intervals, indices, warp_clocks=warp_clocks)
         n = storage.scale
         cells = (positions[:, None] * n + np.arange(n)).ravel()
-        passed = [None if p is None else np.repeat(p, n, axis=0) for p in (intervals, turns)]
-        return Batch(site, cells, np.repeat(threads, n), passed[0], indices, n, turns=passed[1])
+        passed = [None if p is None else np.repeat(p, n, axis=0) for p in (intervals, warp_clocks)]
+        return Batch(site, cells, np.repeat(threads, n), passed[0], indices, n, warp_clocks=passed[1])
 
     # --- blocks ----------------------------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ class Access:
     index: int
     site: Site
     content: object = None  # what a write writes, if it writes a value of its own
-    turn: Array | None = None  # the thread's row of `Turns.at`
+    warp_clock: Array | None = None  # the thread's row of `WarpClocks.at`
 
 
 class WarpClocks:
@@ -101,12 +101,12 @@ class Batch:
     indices: Array
     number: int = 1
     contents: Array | None = None
-    turns: Array | None = None  # of `Turns.at`, in a kernel with barriers of warps
+    warp_clocks: Array | None = None  # of `WarpClocks.at`, in a kernel with barriers of warps
 
     @property
     def has_barriers(self) -> bool:
         """Whether threads of one block may be ordered. Where none are, several of them are as good as several of many blocks."""
-        return self.intervals is not None or self.turns is not None
+        return self.intervals is not None or self.warp_clocks is not None
 
 
 @dataclass
@@ -121,7 +121,7 @@ class Tracker:
     log: list[Access] = field(default_factory=list)
     codes: dict[Kind, Array] = field(default_factory=dict)
     epochs: dict[Kind, Array] = field(default_factory=dict)
-    turns: dict[Kind, Array] = field(default_factory=dict)
+    warp_clocks: dict[Kind, Array] = field(default_factory=dict)
     lanes: dict[Kind, Array] = field(default_factory=dict)  # a bit for each lane, where the code is of one warp
 
     def access(self, kind: Kind, batch: Batch, differs: Array | None = None) -> None:
@@ -157,14 +157,14 @@ class Tracker:
         if batch.intervals is not None:
             same = self._blocks(codes) == batch.threads // self.threads_per_block
             result |= same & (self.epochs[kind][batch.cells] != batch.intervals)
-        if batch.turns is not None:
+        if batch.warp_clocks is not None:
             result |= (self._warps(codes) == self._warps(batch.threads)) & self._known(kind, batch)
         return result
 
     def _known(self, kind: Kind, batch: Batch) -> Array:
         """Where each thread knows what the lanes of its warp had done to the cell."""
-        assert batch.turns is not None
-        behind = batch.turns[:, 1:] > self.turns[kind][batch.cells][:, None]
+        assert batch.warp_clocks is not None
+        behind = batch.warp_clocks[:, 1:] > self.warp_clocks[kind][batch.cells][:, None]
         known = np.packbits(behind, axis=1, bitorder="little").view("<u4")[:, 0] | self._bit(batch)
         return np.asarray(self.lanes[kind][batch.cells] & ~known == 0)
 
@@ -175,7 +175,7 @@ class Tracker:
         table = self.codes.setdefault(kind, np.full(self.size, UNTOUCHED, np.int32)) if kind not in self.codes else self.codes[kind]
         old = table[batch.cells]
         codes = self._joined(kind, old, batch)
-        if batch.turns is not None:
+        if batch.warp_clocks is not None:
             self._join_lanes(kind, old, batch)
         table[batch.cells] = codes
         got = table[batch.cells]
@@ -184,13 +184,13 @@ class Tracker:
             self._merge(table, batch, shared, got, codes)
         if batch.intervals is not None:
             self.epochs.setdefault(kind, np.zeros(self.size, np.int32))[batch.cells] = batch.intervals
-        if batch.turns is not None:
-            self.turns[kind][batch.cells] = batch.turns[:, 0]
+        if batch.warp_clocks is not None:
+            self.warp_clocks[kind][batch.cells] = batch.warp_clocks[:, 0]
 
     def _join_lanes(self, kind: Kind, old: Array, batch: Batch) -> None:
         """Adds the lanes to those that touched their cells and are not ordered with them."""
         table = self.lanes.setdefault(kind, np.zeros(self.size, np.uint32))
-        self.turns.setdefault(kind, np.zeros(self.size, np.int32))
+        self.warp_clocks.setdefault(kind, np.zeros(self.size, np.int32))
         lanes = self._bit(batch)
         if (old != UNTOUCHED).any():
             lanes |= np.where((old == UNTOUCHED) | self._ordered(kind, old, batch), np.uint32(0), table[batch.cells])
@@ -250,8 +250,8 @@ class Tracker:
             interval = 0 if batch.intervals is None else int(batch.intervals[lane])
             item = lane // batch.number
             content = None if batch.contents is None else int(batch.contents[item])
-            turn = None if batch.turns is None else batch.turns[lane].copy()
-            self.log.append(Access(kind, int(batch.threads[lane]), interval, int(batch.indices[item]), batch.site, content, turn))
+            warp_clock = None if batch.warp_clocks is None else batch.warp_clocks[lane].copy()
+            self.log.append(Access(kind, int(batch.threads[lane]), interval, int(batch.indices[item]), batch.site, content, warp_clock))
 
     def culprits(self) -> tuple[Access, Access]:
         """The two logged accesses that conflict, the later one as late as it was logged."""
@@ -267,6 +267,6 @@ class Tracker:
         if a.thread // self.threads_per_block != b.thread // self.threads_per_block:
             return True
         warps = [t % self.threads_per_block // WARP for t in (a.thread, b.thread)]
-        if a.interval != b.interval or warps[0] != warps[1] or a.turn is None or b.turn is None:
+        if a.interval != b.interval or warps[0] != warps[1] or a.warp_clock is None or b.warp_clock is None:
             return a.interval == b.interval
-        return bool(b.turn[1 + a.thread % self.threads_per_block % WARP] <= a.turn[0])
+        return bool(b.warp_clock[1 + a.thread % self.threads_per_block % WARP] <= a.warp_clock[0])

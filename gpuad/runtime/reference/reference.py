@@ -35,7 +35,7 @@ class Program:
     written: frozenset[Buffer]
     barriers: bool
     private_bytes: int
-    turns: bool  # whether there are barriers of a warp
+    warp_clocks: bool  # whether there are barriers of a warp
 
 
 def compile_kernel(kernel: Kernel) -> Program:
@@ -178,7 +178,7 @@ class Reference(InOrder):
                 limit=self.limit,
                 causes=causes,
                 intervals=np.zeros(len(threads) // geometry.threads, np.int32) if program.barriers else None,
-                turns=WarpClocks(len(threads)) if program.turns else None,
+                warp_clocks=WarpClocks(len(threads)) if program.warp_clocks else None,
                 watch=watch,
                 chunk=number,
             )

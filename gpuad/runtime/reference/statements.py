@@ -236,8 +236,8 @@ def _barrier(stmt: ir.Barrier, names: Names) -> Run:
     def run(frame: Frame, mask: Mask) -> None:
         if stmt.scope != "block":
             members = frame.members(mask, named.value(frame), stmt, "a barrier")
-            assert frame.turns is not None
-            frame.turns.pass_barrier(frame.active(mask), members, frame.members_there())
+            assert frame.warp_clocks is not None
+            frame.warp_clocks.pass_barrier(frame.active(mask), members, frame.members_there())
             return
         frame.pass_barrier(mask, stmt, "a barrier of its block")
 

@@ -23,6 +23,7 @@ from ...runtime.actions import Doing
 from ..memory.arena import Exact, Full, Separate
 from ..memory.made_arrays import MadeArrays
 from ..memory.memory_log import Kind
+from ..memory.regions import Regions, joined, united
 from ..memory.versions import Allocation
 from ..record.operations import Operation
 from ..record.recorded_launch import Launched
@@ -31,7 +32,7 @@ from .offload import Level
 from .online_checkpoints import Copied, Marks
 from .planner import Iteration
 from .program_states import Program
-from .rerun import Regions, Rerun, joined, united
+from .rerun import Rerun
 from .script_actions import Kept, Scripted
 
 

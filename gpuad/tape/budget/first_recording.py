@@ -15,6 +15,7 @@ from ...budget import rounded, stride
 from ...runtime.actions import Action, Doing, clearing, perform
 from ..memory.arena import Full, Pooled
 from ..memory.region import EMPTY, Region
+from ..memory.regions import Regions, common, united, without
 from ..memory.versions import Allocation, home_of, piece_of
 from ..record.operations import Foreign, Operation, Renewed
 from ..record.recorded_launch import Launched
@@ -22,7 +23,7 @@ from .budget_memory import BudgetMemory
 from .offload import level_of
 from .online_checkpoints import Copied
 from .planner import Iteration, Planner
-from .rerun import Regions, Rerun, allocation_of, common, needs_of, united, without
+from .rerun import Rerun, allocation_of, needs_of
 from .script_actions import Kept
 
 _NONE = Rerun({}, {}, {}, None, None)

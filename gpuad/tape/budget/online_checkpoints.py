@@ -14,8 +14,8 @@ from typing import Any
 
 from ...budget import rounded
 from ...runtime.actions import Action
+from ..memory.regions import Regions, common, united, without
 from ..memory.versions import Allocation, Piece, placing
-from .rerun import Regions, common, united, without
 
 
 @dataclass(frozen=True, eq=False)

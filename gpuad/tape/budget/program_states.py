@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...budget import rounded
+from ..memory.regions import Regions, common, united, without
 from ..memory.versions import Allocation, home_of
 from ..record.operations import Operation
-from .rerun import Regions, Rerun, adjoint_reads, common, needs_of, united, without
+from .rerun import Rerun, adjoint_reads, needs_of
 
 
 @dataclass(eq=False)

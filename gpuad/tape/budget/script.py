@@ -15,11 +15,12 @@ from typing import Any, TypeAlias
 from ...budget import Buffer, Drop, Keep, Layout, Load, Move, Reverse, Run, Save, rounded
 from ..memory.lossy import Lossy
 from ..memory.region import EMPTY, Region
+from ..memory.regions import Regions, common, united, without
 from ..memory.versions import Piece, Versions, home_of
 from ..record.operations import Operation
 from .online_checkpoints import Copied, Marks
 from .program_states import Program
-from .rerun import Regions, Rerun, adjoint_reads, common, united, without
+from .rerun import Rerun, adjoint_reads
 
 
 @dataclass(frozen=True, eq=False, slots=True)

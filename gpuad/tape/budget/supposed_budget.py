@@ -13,6 +13,7 @@ from typing import Any
 from ... import pipeline
 from ...api import pattern_of
 from ...pipeline import executor_of
+from ..memory.regions import united, without
 from ..record.operations import Operation
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled
@@ -20,8 +21,7 @@ from ..replay.trace_replay import Repeating
 from .outlook import Prospects
 from .planner import Planner
 from .program_states import Program
-from .relaunch import rule_again, undo_of
-from .rerun import Rerun, of_uses, order_matters, united, without
+from .rerun import Rerun, of_uses, order_matters, rule_again, undo_of
 
 
 def supposed(tape: Repeating) -> Prospects:

@@ -19,7 +19,7 @@ from ...errors import ShadowError
 from ...pipeline import Call
 from ...pipeline.adjoint import Adjoint
 from ...runtime.base import Memory
-from ..budget.relaunch import launch_again
+from ..budget.rerun import launch_again
 from ..memory.arena import Full, Pooled
 from ..replay.trace_cache import KnownLaunch, call_key, line_of, place_of, user_frame
 from ..replay.trace_steps import LaunchStep, constant, lasting

@@ -21,8 +21,7 @@ from ...errors import TapeError
 from ...pipeline import executor_of
 from ...runtime.actions import ByPython
 from ...runtime.allocation import asked
-from ..budget.relaunch import rule_again
-from ..budget.rerun import Rerun, of_uses
+from ..budget.rerun import Rerun, of_uses, rule_again
 from ..memory.lossy_arrays import Store
 from ..memory.memory_log import Kind, MemoryLog
 from ..memory.region import Region, of_array
