@@ -28,6 +28,7 @@ from .ir.types import F16, F32, F64, Complex
 from .memo import specialized
 from .ops.layout import element_strides, hull_size, origin, primal_of, reached
 from .ops.trace_cache import Complete
+from .runtime.array_types import Extents, NdArray
 
 _WIDE = 2**31 - 1
 
@@ -62,7 +63,7 @@ class JitKernel(Family):
     def __repr__(self) -> str:
         return f"<gpuad jit kernel {self.name}>"
 
-    def __call__(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0, stream: Any = None) -> None:
+    def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel; inside of a tape it is recorded. Raises as a `Kernel` does, and CompileError and UnsupportedError at a line
         of the function."""
         call = self._complete(grid, block, args, shared_mem, stream)
@@ -74,12 +75,14 @@ class JitKernel(Family):
         else:
             plan.kernel.launch(plan)
 
-    def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> CallKey | None:
+    def words(
+        self, what: str, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
+    ) -> CallKey | None:
         """A call by its arguments and geometry."""
         call = self._complete(grid, block, args, shared_mem, stream)
         return call.words(what) if call is not None else None
 
-    def _complete(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Complete | None:
+    def _complete(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> Complete | None:
         whole = isinstance(args, tuple | list) and stream is None
         return Complete(self, self._again, "", args, grid, block, shared_mem) if whole else None
 
@@ -89,7 +92,7 @@ class JitKernel(Family):
             raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args)")
         return BoundLaunch(self, *geometry)
 
-    def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
+    def planned(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
         """The kernel and the launch that a call means."""
         concrete = self.concrete(args)
         names = [d.name for d in concrete.parameters[: len(args)]]
@@ -157,7 +160,7 @@ def _type(name: str, number: int, arg: Any) -> ArrayType | NumberType:
     return NumberType(scalar)
 
 
-def _layout(name: str, array: Any) -> dict[str, int]:
+def _layout(name: str, array: NdArray) -> dict[str, int]:
     if not _is_array(array):
         return {}
     lengths = {f"{name}_n{k}": int(n) for k, n in enumerate(array.shape)}

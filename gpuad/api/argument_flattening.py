@@ -33,6 +33,7 @@ from ..ir.records import is_record, numbers, size_of, split_parameter
 from ..ir.surface import Declaration, Global
 from ..ir.types import HALVES, Pointer, Struct, Type, Vector
 from ..pipeline import executor_of
+from ..runtime.array_types import NdArray
 
 _MANY = 256  # records that are remembered
 
@@ -123,7 +124,7 @@ class Flattening:
         except GpuadError:  # binding says which
             return None
 
-    def _memory(self, variable: Global, array: Any, shadow: Any) -> Any:
+    def _memory(self, variable: Global, array: NdArray | None, shadow: NdArray | None) -> Any:
         """What a variable is passed as: its array, or the same pair each time; None if there is no array so far."""
         if array is None or shadow is None:
             return array

@@ -277,7 +277,7 @@ def _same(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and plain(a) and bool(a == b))
 
 
-def _seen(array: Any) -> Any:
+def _seen(array: np.ndarray[Any, Any]) -> Any:
     """Where an array lies and how, and the same of the allocation behind it."""
     if array.base is None:
         return _placed(array)
@@ -285,7 +285,7 @@ def _seen(array: Any) -> Any:
     return _placed(array), None if owner is array else (_placed(owner), type(owner))
 
 
-def _placed(array: Any) -> Any:
+def _placed(array: np.ndarray[Any, Any]) -> Any:
     """Address, shape, strides and type of an array, and whether it may be written, which is so if there are four of these."""
     where = plain_address(array)
     return (array.__array_interface__, array.dtype) if where is None else (where, array.shape, array.strides, array.dtype)

@@ -13,6 +13,7 @@ from .. import pipeline
 from ..errors import LaunchError
 from ..pipeline import Call
 from ..pipeline.adjoint import Tangent
+from ..runtime.array_types import Extents
 from .argument_flattening import FlatArguments, library_of, on_stream
 from .call_replay import CallKey, replay_call
 from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
@@ -94,7 +95,7 @@ def _reverse(way: LaunchPlan, call: Call) -> None:
         pipeline.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
 
 
-def push_forward(k: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0) -> None:
+def push_forward(k: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int = 0) -> None:
     """As `autodiff` with `mode=Forward`, for one who has given shadows to all that is written: where no output depends on an active input,
     tangents are 0."""
     outside_of_tapes(k.name, "a tangent")
@@ -165,7 +166,7 @@ def array_module() -> Any:
     return cuda.array_module()
 
 
-def check_races(k: Any, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+def check_races(k: Any, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
     """Runs the primal on the reference executor on NumPy arrays, which raises for data races and bad indices."""
     from ..runtime.reference import Reference
 

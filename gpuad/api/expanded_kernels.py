@@ -9,6 +9,7 @@ from ..arguments import split_options
 from ..errors import LaunchError
 from ..ir.surface import Declaration, Function, has_grid_barrier
 from ..memo import specialized
+from ..runtime.array_types import Extents
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
 from .expansions import EXPANSIONS, expansion
@@ -47,7 +48,7 @@ class ExpandedKernel(TextKernel):
         """Declarations of the parameters, in order of the call."""
         return self.function.parameters[: len(self.function.parameters) - len(self.function.globals)]
 
-    def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+    def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel; inside of a tape it is recorded. Raises as a `Kernel` does."""
         kernel, own = self.meant(args)
         kernel(grid, block, own, shared_mem=shared_mem, stream=stream)
@@ -64,27 +65,27 @@ class ExpandedKernel(TextKernel):
                 said.append((declaration.name, kind.said(which, arg)))
         return self._of(tuple(said)), self._flat(args, lambda name, arg: self._kinds[name].own(arg))
 
-    def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned | None:
+    def planned(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned | None:
         """The kernel and the launch that a call means."""
         kernel, own = self.meant(args)
         if isinstance(kernel, GridKernel):
             return kernel.planned(grid, block, own, shared_mem=shared_mem, stream=stream)
         return Planned(kernel, grid, block, own, shared_mem, stream)
 
-    def launches(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Iterator[Planned]:
+    def launches(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Iterator[Planned]:
         """The launches of a call of a kernel with `grid.sync()`."""
         kernel, own = self.meant(args)
         return kernel.launches(grid, block, own, shared_mem=shared_mem, stream=stream)
 
     def in_parts_of(
-        self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
+        self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
     ) -> tuple[GridKernel, Planned]:
         """The kernel with `grid.sync()` that a call is one of, and the call of it."""
         kernel, own = self.meant(args)
         assert isinstance(kernel, GridKernel)
         return kernel.in_parts_of(grid, block, own, shared_mem=shared_mem, stream=stream)
 
-    def is_decided_by_data(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> bool:
+    def is_decided_by_data(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> bool:
         """Whether data that one of them finds decide which follow."""
         kernel, own = self.meant(args)
         return kernel.is_decided_by_data(grid, block, own, shared_mem=shared_mem, stream=stream)

@@ -33,6 +33,7 @@ from ..lower.normalize import host_numbers
 from ..memo import Memo
 from ..pipeline import Call, active_positions
 from ..pipeline.pattern import stopped
+from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory, library_of, on_stream
 from .dropped_gradients import check_flow
@@ -97,7 +98,7 @@ class GridKernel(TextKernel):
         """Declarations of the parameters, in order of the call."""
         return self.unsplit.parameters
 
-    def is_decided_by_data(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> bool:
+    def is_decided_by_data(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> bool:
         """Whether data that a launch of a call finds decide which launches follow."""
         return bool(self._parts(self.unsplit.suited(args, shared_mem)).plan.asked)
 
@@ -110,13 +111,13 @@ class GridKernel(TextKernel):
         """A variable of the module, as `Kernel.get_global` gives it."""
         return self.unsplit.get_global(name)
 
-    def with_shadow(self, name: str, shadow: Any) -> GridKernel:
+    def with_shadow(self, name: str, shadow: NdArray) -> GridKernel:
         """The kernel with a shadow for a variable of its module."""
         other = copy.copy(self)
         other.unsplit, other._known = self.unsplit.with_shadow(name, shadow), {}
         return other
 
-    def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+    def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Makes the launches of a call; inside of a tape they are recorded. Raises as a `Kernel` does, before the first of them where the
         call itself is at fault."""
         for plan in self.launches(grid, block, args, shared_mem=shared_mem, stream=stream):
@@ -128,7 +129,7 @@ class GridKernel(TextKernel):
         raise UnsupportedError(_ONE.format(self.name, "one launch", advice), self.unsplit.function.span)
 
     def in_parts_of(
-        self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
+        self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
     ) -> tuple[GridKernel, Planned]:
         """The kernel itself, and the call as it is."""
         return self, Planned(self.unsplit, grid, block, args, shared_mem, stream)
@@ -155,7 +156,7 @@ class GridKernel(TextKernel):
                 found = [_for_launch(plan) for plan in [*plans.values()][::-1]]
         return grid_text(self.unsplit.function, parts.plan, found)
 
-    def launches(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Iterator[Planned]:
+    def launches(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Iterator[Planned]:
         """The launches of a call, in order, as kernels with their geometry and arguments. Raises for what is wrong with the call."""
         chosen = self.unsplit.suited(args, shared_mem)
         with chosen.room(), on_stream(stream, args):

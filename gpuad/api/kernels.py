@@ -35,6 +35,7 @@ from ..pipeline.adjoint import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
 from ..pipeline.pattern import Pattern
 from ..recursion_limit import room
+from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .argument_flattening import FlatArguments, Flattening, ModuleMemory, library_of, on_stream
 from .call_replay import CallKey, Launch, Past, call_key, note, replay_call
@@ -103,7 +104,7 @@ class TextKernel(Family):
         """The CUDA text."""
         return self.file.text
 
-    def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+    def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches it."""
         raise NotImplementedError
 
@@ -170,7 +171,7 @@ class Kernel(TextKernel):
         name."""
         return self.module.get(self.name, self._global(name))
 
-    def with_shadow(self, name: str, shadow: Any) -> Kernel:
+    def with_shadow(self, name: str, shadow: NdArray) -> Kernel:
         """The kernel, of this module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
         other = copy.copy(self)
         other.shadows = {**self.shadows, self._global(name).pointer.name: shadow}
@@ -214,7 +215,7 @@ class Kernel(TextKernel):
         own = [kind for d, kind in zip(self.declared, kinds, strict=True) for _ in split_parameter(d)]
         return self.leaf_shadow_types(own)
 
-    def __call__(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
+    def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel as it is; inside of a tape it is recorded. `grid`, `block`: ints or tuples of up to three, in blocks and in
         threads; `args`: arrays (annotated or not), numbers, None for an array that is left out; `shared_mem`: bytes of dynamic shared
         memory; `stream`: of CuPy, the current one by default. Raises LaunchError, and in a tape ShadowError and TapeError, before anything
@@ -228,7 +229,9 @@ class Kernel(TextKernel):
         if said is None or not replay_call(said):
             self.launch(Planned(self, grid, block, args, shared_mem, stream), said)
 
-    def words(self, what: str, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> CallKey | None:
+    def words(
+        self, what: str, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
+    ) -> CallKey | None:
         """A call by its arguments."""
         own = self.suited(args, shared_mem) if self._varies else self
         return call_key(own._again, what, own.whole(args), grid, block, shared_mem) if stream is None else None
@@ -328,7 +331,7 @@ class Kernel(TextKernel):
         """Those for which it must have one."""
         return {name for _, name in self._optional} - self.function.absent
 
-    def planned(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
+    def planned(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
         """The call as it is."""
         return Planned(self, grid, block, args, shared_mem, stream)
 
@@ -404,8 +407,8 @@ class Kernel(TextKernel):
 
     def bind(
         self,
-        grid: Any,
-        block: Any,
+        grid: Extents,
+        block: Extents,
         args: Sequence[Any],
         shared_mem: int,
         stream: Any,
@@ -429,7 +432,14 @@ class Kernel(TextKernel):
         return call
 
     def _bound(
-        self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, kinds: Sequence[str], tangents: Collection[int]
+        self,
+        grid: Extents,
+        block: Extents,
+        args: Sequence[Any],
+        shared_mem: int,
+        stream: Any,
+        kinds: Sequence[str],
+        tangents: Collection[int],
     ) -> Call:
         """Binds a call that is new: once to have numbers, and with what these prove about the kernel's reach once more."""
         numbering, geo = None, geometry(grid, block)

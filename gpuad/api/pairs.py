@@ -18,6 +18,7 @@ from ..ir.types import Scalar
 from ..pipeline import Call, State
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.pattern import Pattern
+from ..runtime.array_types import Extents
 from ..runtime.base import Memory
 from .argument_flattening import on_stream
 from .dropped_gradients import dropped, kept_seeds, outside_of_tapes
@@ -81,13 +82,13 @@ class _Pair:
         self.whole, self.kinds, self.not_overwritten = whole, kinds, not_overwritten
         self.shadows = whole.shadow_types(kinds)
 
-    def augmented(self, grid: Any, block: Any, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
+    def augmented(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
         """Runs the kernel and keeps what the reverse will need."""
         outside_of_tapes(self.whole.name, "a split pair")
         with self.whole.room(), on_stream(stream, args):
             return self._augmented(self.whole.suited(args, shared_mem), grid, block, args, shared_mem, stream)
 
-    def _augmented(self, chosen: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> Saved:
+    def _augmented(self, chosen: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> Saved:
         call = chosen.bind(grid, block, args, shared_mem, stream)
         adjoint, primal = once(call, ("augmented", self.kinds), lambda: self._forward(chosen, call))
         call = exactly(call, adjoint.exact)
@@ -107,7 +108,7 @@ class _Pair:
         exactly(call, adjoint.exact).prepare([adjoint.augmented or primal, pipeline.counting(adjoint, call)])
         return adjoint, primal
 
-    def reverse(self, grid: Any, block: Any, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
+    def reverse(self, grid: Extents, block: Extents, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
         """Accumulates into the shadows of `args`."""
         if not isinstance(saved, Saved) or saved.used:
             raise GpuadError(f"`{self.whole.name}`: a saved state serves one reverse; run the augmented forward again")

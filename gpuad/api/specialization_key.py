@@ -23,6 +23,7 @@ from ..ir.types import HALVES
 from ..pipeline import Call, executor_of
 from ..runtime.actions import perform_one
 from ..runtime.array_locks import writeable
+from ..runtime.array_types import Extents
 from ..runtime.base import Dim3, Memory
 from .call_replay import PAIRS, REAL, WHOLE, Launch, Make, plain
 
@@ -33,7 +34,7 @@ _LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is ro
 # --- what calls share --------------------------------------------------------------------------------------------------------------------
 
 
-def specialization_key(grid: Any, block: Any, args: Sequence[Any], shared_mem: int) -> Hashable:
+def specialization_key(grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int) -> Hashable:
     """What two calls have to share to be alike; None for what is not known to be said by it."""
     if not (plain(grid) and plain(block) and isinstance(args, tuple | list)):
         return None

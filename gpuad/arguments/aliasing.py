@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShadowError
+from ..runtime.array_types import NdArray
 from ..runtime.base import Memory
 from .arrays import address, resolve
 from .conversions import BoundArgument, Place
@@ -44,7 +45,7 @@ class Region:
     """The memory of an array, as byte addresses: its first element, the hull of its elements, and its allocation (ends excluded). `unit`:
     bytes of what a pointer to it counts, the numbers that its elements consist of."""
 
-    array: Any
+    array: NdArray
     start: int
     low: int
     high: int
@@ -53,7 +54,7 @@ class Region:
     unit: int
 
 
-def region(array: Any, memory: Memory | None = None) -> Region:
+def region(array: NdArray, memory: Memory | None = None) -> Region:
     """Where an array lies."""
     memory = resolve(array) if memory is None else memory
     start = address(array)
@@ -61,7 +62,7 @@ def region(array: Any, memory: Memory | None = None) -> Region:
     return Region(array, start, *hull(array), root, root + int(memory.root.nbytes), memory.itemsize)
 
 
-def hull(array: Any) -> tuple[int, int]:
+def hull(array: NdArray) -> tuple[int, int]:
     """The addresses between which an array's elements lie (the end excluded)."""
     low = high = address(array)
     for step, count in zip(array.strides, array.shape, strict=True):

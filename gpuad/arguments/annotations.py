@@ -17,6 +17,7 @@ import numpy as np
 
 from ..errors import ShadowError, TapeError, UnsupportedError
 from ..runtime.array_locks import derived
+from ..runtime.array_types import NdArray
 from .arrays import address, as_array, leaf_memory, zeros_like
 from .deferred_clearing import DeferredClearing, made
 from .operators import Compared, Operators, operation
@@ -246,7 +247,7 @@ def shadows_of_array(pair: Duplicated | BatchDuplicated) -> tuple[Any, ...]:
     return (array.own_shadow,) if isinstance(array, Duplicated) else array.shadows
 
 
-def _pair(kind: type[Duplicated], primal: Any, shadow: Any, keep: bool) -> Duplicated:
+def _pair(kind: type[Duplicated], primal: Any, shadow: NdArray, keep: bool) -> Duplicated:
     """A pair of arrays, as `pickle` makes one again."""
     return kind(primal, shadow, keep=keep)
 
@@ -334,7 +335,7 @@ class Active(Compared):
 
     __slots__ = ("_shadow", "_value")
 
-    def __init__(self, value: Any, shadow: Any) -> None:
+    def __init__(self, value: Any, shadow: NdArray) -> None:
         self._value, self._shadow = value, shadow
 
     @property
@@ -445,7 +446,7 @@ def _is_basic(part: Any) -> bool:
     return True
 
 
-def _reshaped(array: Any, shape: tuple[Any, ...]) -> Any:
+def _reshaped(array: NdArray, shape: tuple[Any, ...]) -> Any:
     view = array.reshape(*shape)
     if array.size and address(view) != address(array):
         raise ShadowError(f"reshape{shape} of these strides would copy; a copy has no place in the pair")

@@ -17,6 +17,7 @@ from ..ir.dtypes import shadow_dtype
 from ..runtime import cuda
 from ..runtime.allocation import asked
 from ..runtime.array_locks import unlocked
+from ..runtime.array_types import NdArray
 from ..runtime.base import Memory, address_of
 from ..runtime.base import resolve as resolve_host
 
@@ -52,25 +53,26 @@ def is_array(x: Any) -> bool:
     return isinstance(x, np.ndarray) or (hasattr(x, "strides") and type(x).__module__.partition(".")[0] == "cupy")
 
 
-def address(array: Any) -> int:
+def address(array: NdArray) -> int:
     """The address of an array's first element: a host address for NumPy arrays, a device address for CuPy arrays."""
     if isinstance(array, np.ndarray):
         return address_of(array)
-    return int(array.__cuda_array_interface__["data"][0])
+    device: Any = array
+    return int(device.__cuda_array_interface__["data"][0])
 
 
-def namespace(array: Any) -> Any:
+def namespace(array: NdArray) -> Any:
     """The array library of an array: the module `numpy` or `cupy`."""
     return np if isinstance(array, np.ndarray) else sys.modules[type(array).__module__.partition(".")[0]]
 
 
-def resolve(array: Any) -> Memory:
+def resolve(array: NdArray) -> Memory:
     """The allocation behind an array of NumPy or CuPy, flat and of its dtype, and the element at which the array begins.
 
     Raises LaunchError when the array does not begin at a multiple of its item size.
     """
     library = namespace(array)
-    if library.__name__ == "numpy":
+    if isinstance(array, np.ndarray):
         whole_array = array.ndim == 0 and not isinstance(array.base, np.ndarray)
         return Memory(unlocked(array).reshape(1), 0) if whole_array else resolve_host(array)
     block, size = array.data.mem, array.dtype.itemsize
@@ -82,12 +84,12 @@ def resolve(array: Any) -> Memory:
     return Memory(library.ndarray((room,), array.dtype, start), whole)
 
 
-def _reach(array: Any) -> int:
+def _reach(array: NdArray) -> int:
     """Elements from the array's first to its last in memory, both included."""
     return 1 + int(sum(max(0, s) * (n - 1) for s, n in zip(array.strides, array.shape, strict=True))) // int(array.dtype.itemsize)
 
 
-def leaf_memory(array: Any) -> Memory:
+def leaf_memory(array: NdArray) -> Memory:
     """As `resolve`, with a complex array counted in its real numbers."""
     memory = resolve(array)
     if array.dtype.kind != "c":
@@ -95,7 +97,7 @@ def leaf_memory(array: Any) -> Memory:
     return Memory(memory.root.view(f"f{array.dtype.itemsize // 2}"), memory.offset * 2)
 
 
-def fills(array: Any, memory: Memory) -> bool:
+def fills(array: NdArray, memory: Memory) -> bool:
     """Whether an array is all of its allocation, so that no kernel can legally reach outside of it. CuPy's pool rounds up to 512 bytes."""
     rounding = 1 if namespace(array).__name__ == "numpy" else 512
     lowest = sum(min(0, stride) * (length - 1) for stride, length in zip(array.strides, array.shape, strict=True))

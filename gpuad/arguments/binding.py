@@ -19,6 +19,7 @@ from ..ir.records import numbers, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Pointer
 from ..runtime.array_locks import writeable
+from ..runtime.array_types import Extents, NdArray
 from ..runtime.base import Dim3
 from .aliasing import Alias, judge
 from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped
@@ -181,7 +182,7 @@ def _check_layout(place: Place, argument: BoundArgument, stored: bool, inside: b
         _check_shadow_layout(place, argument, shadow, inside)
 
 
-def _check_strides(place: Place, array: Any) -> None:
+def _check_strides(place: Place, array: NdArray) -> None:
     """A raw kernel sees a pointer and no strides. A view with a pitch is legal, since the kernel may take the pitch as a number, and so is
     any order of axes; but where no axis has its elements side by side (`x[::2]`), the kernel would read what lies between them, and where
     elements share memory (broadcast arrays, sliding windows) there are fewer than the shape says: it would read past their end."""
@@ -197,12 +198,12 @@ def _check_strides(place: Place, array: Any) -> None:
         raise place.refuse(f"got a strided view (strides {array.strides} bytes); a raw kernel ignores strides. Pass a contiguous copy.")
 
 
-def _shown_sharing(array: Any) -> str:
+def _shown_sharing(array: NdArray) -> str:
     broadcast = any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
     return "a broadcast array (a stride of 0)" if broadcast else f"a view whose elements overlap (strides {array.strides} bytes)"
 
 
-def _check_shadow_layout(place: Place, argument: BoundArgument, shadow: Any, inside: bool) -> None:
+def _check_shadow_layout(place: Place, argument: BoundArgument, shadow: NdArray, inside: bool) -> None:
     array, memory = argument.array, argument.memory
     if not writeable(shadow):
         raise place.refuse("has a read-only array as shadow.", ShadowError)
@@ -222,12 +223,12 @@ def _check_shadow_layout(place: Place, argument: BoundArgument, shadow: Any, ins
         )  # fmt: skip
 
 
-def _element_strides(array: Any) -> tuple[int, ...]:
+def _element_strides(array: NdArray) -> tuple[int, ...]:
     """Strides in elements, of the axes along which there is a step to take."""
     return tuple(s // array.dtype.itemsize for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
 
 
-def _same_room(array: Any, shadow: Any) -> bool:
+def _same_room(array: NdArray, shadow: NdArray) -> bool:
     room, other = resolve(array).root, resolve(shadow).root
     return int(room.size) == int(other.size) or (room.dtype != other.dtype and other.size >= room.size)
 
@@ -292,7 +293,7 @@ def _activity(place: Place, annotation: Any) -> str:
 # --- geometry ------------------------------------------------------------------------------------------------------------------------
 
 
-def geometry(grid: Any, block: Any) -> tuple[Dim3, Dim3]:
+def geometry(grid: Extents, block: Extents) -> tuple[Dim3, Dim3]:
     """Grid and block as three positive ints each; ints, tuples and lists of up to three are taken.
 
     Raises LaunchError for what no device can launch.

@@ -18,6 +18,7 @@ from ..ir.records import numbers, size_of
 from ..ir.surface import Declaration
 from ..ir.types import BF16, HALVES, Complex, Pointer, Scalar, Struct, Type, Vector
 from ..runtime.array_locks import writeable
+from ..runtime.array_types import NdArray
 from ..runtime.base import Memory
 from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped
 from .arrays import as_array, resolve
@@ -157,7 +158,7 @@ class Place:
             array=array, shadow_arrays=made, keep=isinstance(arg, Duplicated) and arg.keep,
         )  # fmt: skip
 
-    def _check_halves(self, array: Any, type_: Pointer) -> None:
+    def _check_halves(self, array: NdArray, type_: Pointer) -> None:
         """Refuses what cannot have a shadow of float32 for each half: that has as many numbers as there are halves, and no others."""
         if len(numbers(type_.element)) > 1:
             what = "points to structs in which there are halves beside other numbers, which cannot have a shadow"
@@ -181,7 +182,7 @@ class Place:
             raise self.refuse(f"got {what}; it is used through CuPy, which is not installed.")
         raise self.refuse(f"got {show(x)}; pass a NumPy or CuPy array.")
 
-    def _element(self, array: Any, type_: Pointer) -> Scalar:
+    def _element(self, array: NdArray, type_: Pointer) -> Scalar:
         """Checks an array's dtype against the pointer's element, by kind and size of the numbers in it; gives the kind of number."""
         kinds = numbers(type_.element)
         if not kinds:
@@ -204,7 +205,7 @@ class Place:
             raise self.refuse(f"got {show(array)}: a {type_name(type_.element)} is {count} numbers that lie side by side.")
         return leaf
 
-    def _shadow(self, array: Any, shadow: Any) -> Any:
+    def _shadow(self, array: NdArray, shadow: NdArray) -> Any:
         if isinstance(shadow, np.generic | int | float):
             raise self.refuse(
                 f"has the number {show(shadow)} as shadow; `dx[i]` is a copy, `dx[i, ...]` or `dx[i:i+1]` a view.", ShadowError
@@ -241,7 +242,7 @@ class Place:
         memories = tuple(resolve(s) for s in shadows)
         return BoundArgument(self.position, self.declaration, "active", None, memories, value, shadow_arrays=shadows)
 
-    def _active_shadow(self, shadow: Any, type_: Scalar) -> Any:
+    def _active_shadow(self, shadow: NdArray, type_: Scalar) -> Any:
         if isinstance(shadow, np.generic):
             raise self.refuse(
                 "has a NumPy number as shadow: `dtheta[i]` is a copy; write `dtheta[i, ...]` or `dtheta[i:i+1]`, a view.", ShadowError
@@ -342,7 +343,7 @@ def array_leaf(dtype: np.dtype[Any]) -> tuple[np.dtype[Any], int]:
     return (np.dtype(f"f{dtype.itemsize // 2}"), 2) if dtype.kind == "c" else (dtype, 1)
 
 
-def _cast_hint(leaf: Scalar, array: Any) -> str:
+def _cast_hint(leaf: Scalar, array: NdArray) -> str:
     if (array.dtype.kind in "iub" or is_real(array.dtype)) and array.dtype.isnative:
         wanted = "ml_dtypes.bfloat16" if leaf == BF16 else repr(str(dtype_of(leaf)))
         bytes_ = f", or x.view({wanted}) if its bytes are such numbers" if array.dtype == np.uint8 else ""
@@ -350,7 +351,7 @@ def _cast_hint(leaf: Scalar, array: Any) -> str:
     return "A raw kernel would read its bytes as they are."
 
 
-def _side_by_side(array: Any, count: int) -> bool:
+def _side_by_side(array: NdArray, count: int) -> bool:
     """Whether each so many elements lie side by side: along the last axis, or as all there are along the last axes."""
     run = 1
     for axis in reversed(range(array.ndim)):
@@ -362,12 +363,12 @@ def _side_by_side(array: Any, count: int) -> bool:
     return False
 
 
-def _run(array: Any) -> int:
+def _run(array: NdArray) -> int:
     """Number of elements that lie side by side along the last axis."""
     return int(array.shape[-1]) if array.ndim and array.strides[-1] == array.dtype.itemsize else 1
 
 
-def _memory(array: Any, element: Type) -> Memory:
+def _memory(array: NdArray, element: Type) -> Memory:
     """The memory behind an array, counted in the numbers that `element` consists of; in bytes if they are of several types."""
     memory = resolve(array)
     kinds = numbers(element)

@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from ..context_variables import scoped
+from ..runtime.array_types import NdArray
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
@@ -72,7 +73,7 @@ class DeferredClearing:
 _known: weakref.WeakValueDictionary[int, DeferredClearing] = weakref.WeakValueDictionary()
 
 
-def made(deferred: DeferredClearing, shadow: Any, where: int) -> None:
+def made(deferred: DeferredClearing, shadow: NdArray, where: int) -> None:
     """Notes a shadow, whose allocation is at the address `where`."""
     deferred.shadow = shadow  # kept alive, so that the address is its own
     _known[where] = deferred

@@ -19,13 +19,14 @@ from ..ir.dtypes import dtype_of, is_bfloat16, is_real
 from ..ir.records import Part, leaves, size_of
 from ..ir.types import BF16, HALVES, Array, Complex, Scalar, Struct, Type, Vector
 from ..runtime.array_locks import writeable
+from ..runtime.array_types import NdArray
 from .annotations import Active
 from .arrays import address
 
 DType = np.dtype[Any]
 
 
-def repeats(array: Any) -> bool:
+def repeats(array: NdArray) -> bool:
     """Whether elements of an array may share memory with one another, so that adding to all of them loses some: broadcast arrays do, and
     views by `as_strided`, of which those count, too, whose elements interlace without meeting."""
     end = int(array.dtype.itemsize)
@@ -65,7 +66,7 @@ def element_dtype(type_: Type) -> DType:
     raise TypeError(f"a value of type {type_} has no dtype")
 
 
-def float_views(array: Any) -> list[Any]:
+def float_views(array: NdArray) -> list[Any]:
     """The fields of an array of structs that hold floats; any other array itself."""
     if array.dtype.names:
         return [view for name in array.dtype.names for view in float_views(array[name]) if view.dtype.kind == "c" or is_real(view.dtype)]
@@ -199,11 +200,11 @@ def identity(arg: Any) -> Any:
     return (type(arg), arg) if isinstance(arg, int) else id(arg)
 
 
-def signature(array: Any) -> tuple[Any, ...]:
+def signature(array: NdArray) -> tuple[Any, ...]:
     """What makes an array what it is for a launch, but for its content."""
     return address(array), *layout(array)
 
 
-def layout(array: Any) -> tuple[Any, ...]:
+def layout(array: NdArray) -> tuple[Any, ...]:
     """What an array's owner may change about it in place: its signature but for where it lies."""
     return array.shape, array.strides, array.dtype, writeable(array)

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from ..context_variables import scoped
+from ..runtime.array_types import Extents, NdArray
 
 
 class Recorder(Protocol):
@@ -19,7 +20,7 @@ class Recorder(Protocol):
     def learns(self) -> bool:
         """Whether the program is new to it."""
 
-    def launch(self, kernel: Any, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
+    def launch(self, kernel: Any, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it."""
 
     def decided(self, name: str) -> None:
@@ -32,7 +33,7 @@ class Recorder(Protocol):
         """An array for an operation that makes one, not cleared; in a program that is known, the one that it made before. `active`: whether
         it is to have a shadow."""
 
-    def maker(self, array: Any) -> Any:
+    def maker(self, array: NdArray) -> Any:
         """What is known of such an array, if it can be made again."""
 
     @property

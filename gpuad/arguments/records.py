@@ -15,6 +15,7 @@ from ..ir.dtypes import dtype_of, is_real
 from ..ir.records import Part, is_record, leaves, numbers, size_of, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Complex, Pointer, Scalar, Struct, Type, Vector
+from ..runtime.array_types import NdArray
 from ..runtime.base import Memory
 from .aliasing import Alias
 from .annotations import Active, BatchDuplicated, Duplicated
@@ -80,7 +81,7 @@ def _wanted(type_: Type) -> str:
     return f"pass a NumPy scalar of {described(type_)}"
 
 
-def _shadows(place: Place, shadow: Any, type_: Type) -> list[Any]:
+def _shadows(place: Place, shadow: NdArray, type_: Type) -> list[Any]:
     """A shadow of no dimensions for each float of a record, views of the one that was given; None for integers."""
     if isinstance(shadow, tuple | list):
         raise place.refuse("has several shadows, which records by value cannot have.", ShadowError)
@@ -99,7 +100,7 @@ def _shape(type_: Type) -> str:
     return "shape () and its dtype"
 
 
-def _views(array: Any, type_: Type) -> list[Any] | None:
+def _views(array: NdArray, type_: Type) -> list[Any] | None:
     if isinstance(type_, Vector) and array.shape == (type_.lanes,) and is_real(array.dtype):
         return [array[k, ...] for k in range(type_.lanes)]
     if array.size == 1 and array.dtype.kind == "c" and len(leaves(type_)) == 2:

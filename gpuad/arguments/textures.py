@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import LaunchError
 from ..ir.textures import ADDRESSES, Reading
+from ..runtime.array_types import NdArray
 
 _AXES = 3
 
@@ -28,7 +28,7 @@ class Texture:
     "point". Raises LaunchError for what is no such texture.
     """
 
-    array: Any
+    array: NdArray
     filter: str = "point"
     address: str | Sequence[str] = "clamp"
     normalized: bool = False

@@ -17,6 +17,7 @@ from ..errors import LaunchError
 from ..frontend.elementwise import Operand
 from ..frontend.elementwise.words import Raw
 from ..ops.layout import Axes, element_strides, hull_size, origin
+from ..runtime.array_types import NdArray
 from .operands import Given
 
 INT = 2**31 - 2**11  # a thread's number may be a block beyond the end
@@ -82,7 +83,7 @@ def _merged(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list
     return groups
 
 
-def broadcast_strides(array: Any, shape: Sequence[int]) -> tuple[int, ...]:
+def broadcast_strides(array: NdArray, shape: Sequence[int]) -> tuple[int, ...]:
     """Element strides of an array that is broadcast to a shape."""
     missing = len(shape) - len(array.shape)
     own = zip(array.shape, element_strides(array), shape[missing:], strict=True)
@@ -155,13 +156,13 @@ def _near(a: Any, b: Any) -> bool:
     return low < last and first < high
 
 
-def _extent(array: Any) -> tuple[int, int]:
+def _extent(array: NdArray) -> tuple[int, int]:
     steps = [s * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]
     start = address(array)
     return start + sum(s for s in steps if s < 0), start + sum(s for s in steps if s > 0) + int(array.dtype.itemsize)
 
 
-def _elements(array: Any) -> tuple[Any, ...]:
+def _elements(array: NdArray) -> tuple[Any, ...]:
     """What two arrays of the same elements in the same order have in common."""
     return address(array), tuple(array.shape), [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
 

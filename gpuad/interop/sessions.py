@@ -14,6 +14,7 @@ from ..arguments.arrays import address, resolve
 from ..arguments.recorder import unrecorded
 from ..errors import LaunchError, UnsupportedError
 from ..ir.dtypes import is_half
+from ..runtime.array_types import Extents, NdArray
 from ..tape.tape import Tape
 
 Program = Callable[..., Any]
@@ -73,7 +74,7 @@ class Running:
     def __init__(self) -> None:
         self.words: dict[Any, Any] = {}
 
-    def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
+    def launch(self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Makes a launch."""
         with unrecorded():
             plain = (FlatArguments if type(args) is FlatArguments else tuple)(map(_plain, args))
@@ -91,7 +92,7 @@ class Running:
         """An array for an operation that makes one."""
         return library.empty(shape, dtype)
 
-    def maker(self, array: Any) -> None:
+    def maker(self, array: NdArray) -> None:
         """Nothing is known of one."""
 
     def make_again(self) -> bool:
@@ -102,7 +103,7 @@ class Running:
 class Pushing(Running):
     """A recorder that pushes tangents, which the shadows hold, through every launch."""
 
-    def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
+    def launch(self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Makes a launch, with tangents where it has shadows."""
         if not any(isinstance(x, Duplicated | Active) for x in args):
             super().launch(kernel, grid, block, args, shared_mem, stream)

@@ -23,6 +23,7 @@ from ..ir.dtypes import is_real
 from ..ir.records import is_record, split_parameter
 from ..ir.surface import Declaration, Global
 from ..ir.types import HALVES, Complex, Pointer, Scalar, Vector
+from ..runtime.array_types import Extents, NdArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +132,7 @@ class Signature:
     def _flat(self, found: Iterable[Any]) -> tuple[Any, ...]:
         return FlatArguments(found) if self.kernel.composed else tuple(found)
 
-    def _pair(self, k: int, x: Any, shadow: Any) -> Any:
+    def _pair(self, k: int, x: Any, shadow: NdArray) -> Any:
         if shadow is None:
             return Const(x) if k in self.pointers and x is not None else x
         return Duplicated(x, shadow) if k in self.pointers else Active(x, shadow)
@@ -148,7 +149,7 @@ class Signature:
         return tuple((k in self.floats and (wanted[k] or (some and k in self.written))) or (k in self.reals and wanted[k]) for k in own)
 
 
-def _copy(array: Any) -> Any:
+def _copy(array: NdArray) -> Any:
     """A copy that lies as the array does, with what is in its gaps."""
     if array.flags.c_contiguous:
         return array.copy()
@@ -160,7 +161,7 @@ def _copy(array: Any) -> Any:
 
 
 def read_signature(
-    kernel: Any, grid: Any, block: Any, shared_mem: Any, outputs: Sequence[str] | Mapping[str, Any] | None, bridge: str
+    kernel: Any, grid: Extents, block: Extents, shared_mem: Any, outputs: Sequence[str] | Mapping[str, Any] | None, bridge: str
 ) -> Signature:
     """The signature of a kernel. `outputs`: names of parameters that the kernel writes, in the order in which they come back, each passed
     by the caller; or a mapping of names to None (passed), to the name of a parameter (made, like that one), or to a shape or a function

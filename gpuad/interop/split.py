@@ -27,6 +27,7 @@ from ..ir.rewrite import walk_stmts
 from ..pipeline import Call, State
 from ..pipeline.adjoint import Adjoint
 from ..pipeline.pattern import Pattern
+from ..runtime.array_types import Extents, NdArray
 from ..runtime.base import Memory
 
 
@@ -93,7 +94,7 @@ class Split:
         entries = {i: self.memory(i, x) for i, x in before.items()}
         pipeline.run_stages(self.adjoint, self.stages, call, State(primals, entries, [resolve(log) for log in logs]))
 
-    def _argument(self, i: int, x: Any, shadow: Any) -> BoundArgument:
+    def _argument(self, i: int, x: Any, shadow: NdArray) -> BoundArgument:
         like = self.call.bound.arguments[i]
         made = (self.shadow_memory(i, shadow),) if shadow is not None else ()
         arrays = (shadow,) if shadow is not None else ()
@@ -103,11 +104,11 @@ class Split:
         value = Place(self.kernel.name, i, like.declaration).bind(x).value
         return replace(like, kind=kind, value=value, shadows=made, shadow_arrays=arrays)
 
-    def memory(self, i: int, array: Any) -> Memory:
+    def memory(self, i: int, array: NdArray) -> Memory:
         """The memory of an array for a parameter."""
         return _as(resolve(array), self.roots[i])
 
-    def shadow_memory(self, i: int, shadow: Any) -> Memory:
+    def shadow_memory(self, i: int, shadow: NdArray) -> Memory:
         """The memory of a shadow, which is counted in real numbers."""
         return _as(resolve(shadow), None if shadow.dtype.kind != "c" else np.dtype(f"f{shadow.dtype.itemsize // 2}"))
 
@@ -124,7 +125,13 @@ def flat(kernel: Kernel, args: Sequence[Any]) -> Sequence[Any]:
 
 
 def split_launch(
-    kernel: Kernel, active: Sequence[bool], grid: Any, block: Any, args: Sequence[Any], shared_mem: int = 0, left: Collection[int] = ()
+    kernel: Kernel,
+    active: Sequence[bool],
+    grid: Extents,
+    block: Extents,
+    args: Sequence[Any],
+    shared_mem: int = 0,
+    left: Collection[int] = (),
 ) -> Split:
     """Splits a call, and compiles both halves: nothing is launched. `active`: which parameters have a shadow; `args`: arrays and numbers;
     `left`: parameters whose gradient by the state before the launch is not wanted. Raises as `gpuad.autodiff` does."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import Const, Duplicated
+from ..runtime.array_types import NdArray
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import apply, are_disjoint, check_out, check_recorded
@@ -26,7 +27,7 @@ def _einsum_reverse(a: Any, b: Any, da: Any, db: Any, dc: Any, first: str, secon
         _add_term(db, second, dc, result, a, first)
 
 
-def _add_term(target: Any, letters: str, dc: Any, result: str, other: Any, others: str) -> None:
+def _add_term(target: NdArray, letters: str, dc: Any, result: str, other: Any, others: str) -> None:
     """The gradient of one operand: over letters that neither the result nor the other operand has, it is constant."""
     kept = "".join(letter for letter in letters if letter in result + others)
     value = library_of(dc).einsum(f"{result},{others}->{kept}", dc, other.conj())
@@ -120,7 +121,7 @@ def _diagonal(x: Any, letters: str) -> tuple[Any, str]:
     if any(len(lengths) > 1 for lengths in shape):
         raise ValueError(f"einsum: a diagonal of axes of different lengths, {tuple(array.shape)}")
 
-    def view(array: Any) -> Any:
+    def view(array: NdArray) -> Any:
         if isinstance(array, np.ndarray):
             return np.einsum(f"{letters}->{unique}", array)  # a view that knows whose memory it is
         strides = [sum(s for c, s in zip(letters, array.strides, strict=True) if c == letter) for letter in unique]

@@ -19,6 +19,7 @@ from ..arguments.layouts import repeats
 from ..arguments.recorder import current
 from ..errors import ShadowError, TapeError, UnsupportedError
 from ..ir.dtypes import is_half
+from ..runtime.array_types import NdArray
 from .complex import result_type as complex_result_type
 from .complex import run as run_complex
 from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, refuse_windows, same, shadows_of
@@ -147,7 +148,7 @@ def _result(name: str, inputs: Sequence[Any], arrays: Sequence[Any], dtype: np.d
     return temporary(array) if pair is array and any(isinstance(x, Active) for x in inputs) else pair
 
 
-def _check_output(name: str, target: Any, arrays: Sequence[Any], compute: np.dtype[Any]) -> None:
+def _check_output(name: str, target: NdArray, arrays: Sequence[Any], compute: np.dtype[Any]) -> None:
     if not hasattr(target, "strides") or isinstance(target, np.generic):
         raise TypeError(f"{name}: out is no array")
     shape = tuple(target.shape)
@@ -170,7 +171,7 @@ def check_out(name: str, out: Any, shape: Sequence[int], dtype: Any) -> None:
     refuse_repeated(target, name)
 
 
-def are_disjoint(x: Any, target: Any, in_place: bool = False) -> Any:
+def are_disjoint(x: Any, target: NdArray, in_place: bool = False) -> Any:
     """The operand, or a copy of it where it overlaps the output; but not if it is the output, for an operation that works in place. A pair
     whose elements share memory (broadcast) is copied for an operation that does not."""
     array = primal_of(x)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UnsupportedError
+from ..runtime.array_types import NdArray
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import are_disjoint, check_out, check_recorded
@@ -136,7 +137,7 @@ def _transform(name: str, function: str, x: Any, lengths: Any, axes: Sequence[in
     return out
 
 
-def _check_lengths(name: str, array: Any, lengths: Any, axes: Sequence[int]) -> None:
+def _check_lengths(name: str, array: NdArray, lengths: Any, axes: Sequence[int]) -> None:
     if lengths is not None and not isinstance(lengths, Iterable):
         raise TypeError(f"{name}: s is a tuple of lengths, one for each axis, not {lengths!r}")
     if lengths is not None and tuple(lengths) != tuple(array.shape[a] for a in axes):

@@ -15,6 +15,7 @@ from ..arguments.arrays import namespace, resolve
 from ..arguments.layouts import repeats
 from ..errors import LaunchError
 from ..pipeline import add_in_fixed_point
+from ..runtime.array_types import NdArray
 from ..tape.memory.region import Region
 from ..tape.rules import rule
 from .adjoints import elements_of, library_of, part_for
@@ -25,7 +26,7 @@ from .temporaries import carried, new_array, temporary
 from .views import reshape
 
 
-def offsets(array: Any, key: Any) -> Any:
+def offsets(array: NdArray, key: Any) -> Any:
     """The elements that `array[key]` names, as offsets (int64) in elements from the first, in the shape of the result."""
     library = namespace(array)
     total = library.zeros(array.shape, np.int64)[key]
@@ -36,7 +37,7 @@ def offsets(array: Any, key: Any) -> Any:
     return library.array(total, order="C")  # of shape () too
 
 
-def _elements(array: Any, where: Any) -> tuple[Any, Any]:
+def _elements(array: NdArray, where: Any) -> tuple[Any, Any]:
     """The dense memory behind a view, and places in it."""
     flat, first = elements_of(array)
     return flat, where + first
@@ -127,7 +128,7 @@ def _taken(x: Any, where: Any, out: Any) -> Any:
     return out
 
 
-def _axis_offsets(name: str, array: Any, indices: Any, axis: int | None) -> Any:
+def _axis_offsets(name: str, array: NdArray, indices: Any, axis: int | None) -> Any:
     library = namespace(array)
     indices = library.asarray(_plain_key(indices))
     if indices.dtype.kind not in "iub" and indices.size:
@@ -191,7 +192,7 @@ def _write(rule_: Any, x: Any, where: Any, value: Any) -> None:
     rule_.within(regions, x, _spread(value, where, primal), where)
 
 
-def _region(array: Any, where: Any) -> Region:
+def _region(array: NdArray, where: Any) -> Region:
     """The bytes of the named elements in the array's allocation."""
     size = int(array.dtype.itemsize)
     where = where if isinstance(where, np.ndarray) else where.get()

@@ -17,6 +17,7 @@ from ..arguments.annotations import BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import address, namespace
 from ..arguments.layouts import repeats
 from ..errors import LaunchError, ShadowError, UnsupportedError
+from ..runtime.array_types import NdArray
 
 
 def primal_of(x: Any) -> Any:
@@ -53,7 +54,7 @@ def axes_of(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     return found
 
 
-def element_strides(array: Any) -> tuple[int, ...]:
+def element_strides(array: NdArray) -> tuple[int, ...]:
     """Strides in elements. LaunchError where they are no whole numbers of them."""
     size = int(array.dtype.itemsize)
     if any(s % size for s in array.strides):
@@ -61,12 +62,12 @@ def element_strides(array: Any) -> tuple[int, ...]:
     return tuple(s // size for s in array.strides)
 
 
-def origin(array: Any) -> int:
+def origin(array: NdArray) -> int:
     """Elements from the beginning of the hull to the array's first element."""
     return -sum(min(0, s * (int(n) - 1)) for s, n in zip(element_strides(array), array.shape, strict=True))
 
 
-def hull_size(array: Any) -> int:
+def hull_size(array: NdArray) -> int:
     """Elements of the hull."""
     return 1 + sum(abs(s) * (int(n) - 1) for s, n in zip(element_strides(array), array.shape, strict=True))
 
@@ -105,7 +106,7 @@ def check_pair(x: Any) -> None:
         _check_alike(x.primal, shadow)
 
 
-def _check_alike(primal: Any, shadow: Any) -> None:
+def _check_alike(primal: Any, shadow: NdArray) -> None:
     if isinstance(shadow, np.generic) or not hasattr(shadow, "strides"):
         raise ShadowError(f"a shadow is an array like its primal, not {shadow!r}; `dx[i]` is a copy, `dx[i, ...]` or `dx[i:i+1]` a view")
     if tuple(shadow.shape) != tuple(primal.shape):
@@ -119,7 +120,7 @@ def _check_alike(primal: Any, shadow: Any) -> None:
         )
 
 
-def _stepping(array: Any) -> list[int]:
+def _stepping(array: NdArray) -> list[int]:
     return [s if array.size else 0 for s, n in zip(element_strides(array), array.shape, strict=True) if n > 1]
 
 
@@ -163,14 +164,14 @@ def axes(shape: Sequence[int], operands: Sequence[Any]) -> Axes:
     return Axes(tuple(lengths), tuple(zip(*columns, strict=True)), tuple(offsets))
 
 
-def _broadcast(array: Any, shape: Sequence[int]) -> list[int]:
+def _broadcast(array: NdArray, shape: Sequence[int]) -> list[int]:
     """Element strides of an array that is broadcast to a shape."""
     missing = len(shape) - len(array.shape)
     own = element_strides(array)
     return [0] * missing + [0 if n == 1 != shape[missing + i] else s for i, (n, s) in enumerate(zip(array.shape, own, strict=True))]
 
 
-def refuse_repeated(array: Any, name: str) -> None:
+def refuse_repeated(array: NdArray, name: str) -> None:
     """An output whose elements share memory has no defined content."""
     if repeats(array):
         raise LaunchError(f"{name}: elements of the output share memory (a stride of 0, a sliding window); pass an array of its own")

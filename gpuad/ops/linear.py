@@ -9,6 +9,7 @@ import numpy as np
 
 from ..arguments.annotations import Active
 from ..errors import ShadowError, UnsupportedError
+from ..runtime.array_types import NdArray
 from ..tape.record.recorded_rule import Ruled
 from ..tape.rules import rule
 from .adjoints import add_to, adjoint_of, library_of
@@ -98,7 +99,7 @@ def _scaled(value: Any, factor: Any) -> Any:
     return value
 
 
-def _add_inner(target: Any, x: Any, dx: Any) -> None:
+def _add_inner(target: NdArray, x: Any, dx: Any) -> None:
     """Adds what the factor of `x` gets: of a real factor the real part."""
     add_to(target, (dx * x.conj()).sum().reshape(target.shape))
 

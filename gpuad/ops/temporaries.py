@@ -18,6 +18,7 @@ from ..arguments.recorder import current
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real, shadow_dtype
 from ..runtime.allocation import asked
+from ..runtime.array_types import NdArray
 from ..tape.memory.temporaries import Temporary
 
 
@@ -44,14 +45,14 @@ def new_array(like: Any, shape: Sequence[int], dtype: Any, *, active: bool) -> A
     return namespace(like).empty(tuple(shape), dtype)
 
 
-def temporary(array: Any) -> Duplicated:
+def temporary(array: NdArray) -> Duplicated:
     """A new array (C-contiguous) as a pair; its shadow is made when it is first needed."""
     tape = current.get()
     made = tape.maker(array) if tape is not None and is_real(array.dtype) else None
     return Temporary(made) if made is not None else Duplicated(array)
 
 
-def paired(array: Any, inputs: Sequence[Any]) -> Any:
+def paired(array: NdArray, inputs: Sequence[Any]) -> Any:
     """A new array with as many shadows as the operands that carry a gradient have; none if none does."""
     batch = next((x for x in inputs if isinstance(x, BatchDuplicated)), None)
     if batch is not None:

@@ -25,6 +25,7 @@ from ..errors import UnsupportedError
 from ..frontend.elementwise import Operand
 from ..frontend.elementwise.strided import thread_lines
 from ..pipeline import Call
+from ..runtime.array_types import Extents
 from ..source import SourceFile
 
 _TYPES = {
@@ -82,8 +83,8 @@ class StridedKernel(Kernel):
 
     def bind(
         self,
-        grid: Any,
-        block: Any,
+        grid: Extents,
+        block: Extents,
         args: Sequence[Any],
         shared_mem: int,
         stream: Any,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..arguments.annotations import Const, Duplicated
 from ..arguments.arrays import resolve
+from ..runtime.array_types import NdArray
 from .adjoints import library_of
 from .layout import array_of, axes_of, axis_of
 
@@ -65,14 +66,15 @@ def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
     return view(x, lambda a: _repeated(a, tuple(shape)))
 
 
-def _repeated(array: Any, shape: tuple[int, ...]) -> Any:
+def _repeated(array: NdArray, shape: tuple[int, ...]) -> Any:
     """NumPy's own would be read-only, and a shadow is added to."""
     if not isinstance(array, np.ndarray):
         return library_of(array).broadcast_to(array, shape)
     strides, memory = np.broadcast_to(array, shape).strides, resolve(array)
+    whole: Any = memory.root
     if not array.size:
         return np.empty(shape, array.dtype)
-    return np.ndarray(shape, array.dtype, memory.root, memory.offset * array.dtype.itemsize, strides)
+    return np.ndarray(shape, array.dtype, whole, memory.offset * array.dtype.itemsize, strides)
 
 
 def reshape(x: Any, shape: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..errors import LaunchError
+from .array_types import NdArray
 from .base import Prepared
 from .compiler import has_compiler
 from .host import default_workers
@@ -22,7 +23,7 @@ from .thread_pool import Batch, clearing_item
 LARGE = 1 << 22  # bytes
 
 
-def clear_together(array: Any) -> bool:
+def clear_together(array: NdArray) -> bool:
     """Sets a NumPy array of numbers to 0 if it is large, and whole or of whole rows, and there is a compiler; whether it did."""
     if not isinstance(array, np.ndarray) or array.nbytes < LARGE:
         return False
@@ -78,7 +79,7 @@ class Copying:
 
     __slots__ = ("far", "source", "target")
 
-    def __init__(self, target: Any, source: Any) -> None:
+    def __init__(self, target: NdArray, source: Any) -> None:
         self.target, self.source, self.far = target, source, False
 
     def __call__(self) -> None:
@@ -90,7 +91,7 @@ class Clearing:
 
     __slots__ = ("target",)
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: NdArray) -> None:
         self.target = target
 
     def __call__(self) -> None:
@@ -98,12 +99,12 @@ class Clearing:
             self.target.fill(0)
 
 
-def copying(target: Any, source: Any) -> Copying:
+def copying(target: NdArray, source: Any) -> Copying:
     """Copies an array, or a number, into an array."""
     return Copying(target, source)
 
 
-def clearing(target: Any) -> Clearing:
+def clearing(target: NdArray) -> Clearing:
     """Sets an array to 0."""
     return Clearing(target)
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.dtypes import Array
+from .array_types import NdArray
 
 _GUARD = RLock()
 held: list[Locks] = []  # of recordings that go on, in any thread
@@ -180,7 +181,7 @@ def derived(view: Any, array: Any) -> None:
             locks.derive(view, array)
 
 
-def borrows_memory(array: Any) -> bool:
+def borrows_memory(array: NdArray) -> bool:
     """Whether an array of NumPy lies in memory that is no array's own: others may write it, whatever NumPy says."""
     if not isinstance(array, np.ndarray):
         return False

@@ -23,6 +23,7 @@ from ..errors import LaunchError
 from ..ir.dtypes import Array, is_real
 from ..ir.nodes import Kernel
 from .array_locks import unlocked
+from .array_types import NdArray
 
 Dim3: TypeAlias = "tuple[int, int, int]"
 
@@ -35,7 +36,7 @@ class Memory:
     A kernel may legally reach outside the view that its caller sliced, to both sides, as long as it stays inside `root`.
     """
 
-    root: Any
+    root: NdArray
     offset: int = 0
 
     @property
@@ -90,7 +91,7 @@ class Executor(Protocol):
     def zeros(self, length: int, dtype: Any) -> Any:
         """A new flat array of zeros on this executor's device."""
 
-    def copy(self, array: Any) -> Any:
+    def copy(self, array: NdArray) -> Any:
         """A new array with the same content and dtype, on the same device."""
 
     def free(self) -> int:

@@ -21,6 +21,7 @@ from ..errors import CompileError, LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel
 from ..ir.shared import OWN_BYTES, dynamic_bytes
+from .array_types import NdArray
 from .base import Argument, Dim3, Memory
 
 LINEINFO = "GPUAD_LINEINFO"  # in the environment: generated kernels know the user's lines, for compute-sanitizer and profilers
@@ -202,7 +203,7 @@ class Cuda:
 
         return cupy.zeros(length, dtype)
 
-    def copy(self, array: Any) -> Any:
+    def copy(self, array: NdArray) -> Any:
         """A new array with the same content, on the current device."""
         return array.copy()
 
@@ -489,7 +490,7 @@ def launch_text(text: str, name: str, threads: int, *, elements: int) -> None:
         cupy.cuda.runtime.deviceSynchronize()
 
 
-def from_dlpack(array: Any) -> Any:
+def from_dlpack(array: NdArray) -> Any:
     """The CuPy array on the memory of another library's array on a GPU."""
     import cupy
 
@@ -505,7 +506,7 @@ def on_foreign_stream(address: int, device: int | None = None) -> Iterator[None]
         yield
 
 
-def from_interface(array: Any) -> Any:
+def from_interface(array: NdArray) -> Any:
     """The CuPy array on the memory of an object with `__cuda_array_interface__`."""
     import cupy
 

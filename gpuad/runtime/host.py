@@ -30,6 +30,7 @@ from ..ir.nodes import Accumulate, Buffer, How, Kernel, Var
 from ..ir.rewrite import walk_stmts
 from ..optimize.dead_code import waits
 from .allocation import asked
+from .array_types import NdArray
 from .base import Argument, Dim3, InOrder, Memory
 from .block_serialisation import serialise_blocks
 from .compiler import compiled, has_compiler
@@ -129,7 +130,7 @@ class Host(InOrder):
         asked(length * np.dtype(dtype).itemsize)
         return np.zeros(length, dtype)
 
-    def copy(self, array: Any) -> Any:
+    def copy(self, array: NdArray) -> Any:
         """A new array with the same content."""
         asked(int(array.nbytes))
         return array.copy()
@@ -217,7 +218,7 @@ class _Program:
             if isinstance(param, Var):
                 values.append(_scalar(arg, param, dtype))
             elif isinstance(arg, Memory):
-                root = arg.root
+                root: Any = arg.root
                 if root.dtype != dtype:
                     raise LaunchError(f"{self.kernel_name}: {param.name} points to {dtype}, not to {root.dtype}")
                 start = root.__array_interface__["data"][0]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..codegen.cpu.helpers import POOL
+from .array_types import NdArray
 from .compiler import compiled
 
 DoItems = Callable[[int, int, int, int], int]  # the table's address, from which item on, how many there are, threads of a copy
@@ -84,7 +85,7 @@ def launch_item(launch: Native) -> Item:
     return _entry(launch.entry), _bytes(launch.geometry), _bytes(launch.slots), int(launch.led), 0, 0, 0, 0
 
 
-def copy_item(target: Any, source: Any, far: bool = False) -> Item | None:
+def copy_item(target: NdArray, source: Any, far: bool = False) -> Item | None:
     """A copy from one array of NumPy to another; None where it is more than one of memory, from somewhere to elsewhere. `far`: past the
     caches."""
     if not (_has_numbers(target) and _has_numbers(source) and target.flags.writeable):
@@ -99,7 +100,7 @@ def copy_item(target: Any, source: Any, far: bool = False) -> Item | None:
     return 0, _address(target), _address(source), int(far), run * int(target.itemsize), count, target.strides[0], source.strides[0]
 
 
-def clearing_item(target: Any) -> Item | None:
+def clearing_item(target: NdArray) -> Item | None:
     """The clearing of an array of NumPy; None where it is not one of memory."""
     if not (_has_numbers(target) and target.flags.writeable):
         return None
@@ -131,17 +132,17 @@ class Batch:
         return None
 
 
-def _has_numbers(array: Any) -> bool:
+def _has_numbers(array: NdArray) -> bool:
     """Whether it is an array of numbers, of which 0 is made of zero bits."""
     return isinstance(array, np.ndarray) and array.dtype.kind in "biufc" and array.size > 0
 
 
-def _is_dense(array: Any) -> bool:
+def _is_dense(array: NdArray) -> bool:
     """Whether the elements are one after the other."""
     return bool(array.flags.c_contiguous or array.flags.f_contiguous)
 
 
-def _has_runs(array: Any) -> bool:
+def _has_runs(array: NdArray) -> bool:
     """Whether it is a matrix whose rows are dense and apart."""
     return bool(array.ndim == 2 and array.strides[1] == array.itemsize and array.strides[0] >= array.shape[1] * array.itemsize)
 

@@ -17,6 +17,7 @@ import numpy as np
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import address, is_array, resolve
 from ..errors import GpuadError
+from ..runtime.array_types import NdArray
 
 _MANY = 64  # entries of a container that are looked at
 _DEEP = 3  # frames
@@ -100,7 +101,7 @@ def _pair(name: str, pair: Any) -> Iterator[Found]:
         yield from _array(f"{name}.shadow", pair.own_shadow)
 
 
-def _array(name: str, array: Any) -> Iterator[Found]:
+def _array(name: str, array: NdArray) -> Iterator[Found]:
     try:
         if not is_array(array) or not array.size:
             return

@@ -39,6 +39,7 @@ from ..ir.records import is_record
 from ..ir.rewrite import expressions_in, walk_stmts
 from ..ir.types import Type
 from ..runtime.array_locks import writeable
+from ..runtime.array_types import Extents, NdArray
 from .allocations import failing_allocations as failing_allocations
 from .budgets import assert_memory as assert_memory
 from .reports import BFLOAT16, PRECISIONS, Check, Precision, Report
@@ -98,7 +99,7 @@ class PlannedCall(NamedTuple):
     shared_mem: int = 0
 
 
-def planned(f: Any, args: Sequence[Any], grid: Any, block: Any, shared_mem: int, call: Mapping[str, Any]) -> PlannedCall:
+def planned(f: Any, args: Sequence[Any], grid: Extents, block: Extents, shared_mem: int, call: Mapping[str, Any]) -> PlannedCall:
     """The call that `check_gradient` would check: a kernel, its geometry and its arguments. Raises as that does."""
     launch, own = _launched(f, args, grid, block, shared_mem, call)
     if isinstance(launch.kernel, Kernel | GridKernel):
@@ -133,7 +134,7 @@ class _Launch:
 
 
 def _launched(
-    f: Any, args: Sequence[Any], grid: Any, block: Any, shared_mem: int, call: Mapping[str, Any]
+    f: Any, args: Sequence[Any], grid: Extents, block: Extents, shared_mem: int, call: Mapping[str, Any]
 ) -> tuple[_Launch, tuple[Any, ...]]:
     """The launch and its arguments; kernels that are made for the types of a call become one here."""
     if isinstance(f, ExpandedKernel) and grid is not None:
@@ -146,7 +147,7 @@ def _launched(
     return _Launch(plan.kernel, plan.grid, plan.block, plan.shared_mem), tuple(plan.args)
 
 
-def _launch(f: Any, grid: Any, block: Any, shared_mem: int) -> _Launch:
+def _launch(f: Any, grid: Extents, block: Extents, shared_mem: int) -> _Launch:
     if isinstance(f, tuple) and len(f) == 3:
         return _Launch(*f, shared_mem)
     if all(hasattr(f, name) for name in ("kernel", "grid", "block")):
@@ -170,7 +171,7 @@ class _Room:
     before: Any
     shadow: Any
 
-    def view(self, array: Any, offset: int) -> Any:
+    def view(self, array: NdArray, offset: int) -> Any:
         """The part of the shadow memory that lies as `array` does in its allocation."""
         dtype = shadow_dtype(array.dtype)
         strides = tuple(s // array.dtype.itemsize * dtype.itemsize for s in array.strides)
@@ -227,22 +228,23 @@ class _State:
         elif wanted and there:
             self.fixed.append(position)
 
-    def _add_struct(self, position: int, arg: Any, array: Any, active: bool) -> None:
+    def _add_struct(self, position: int, arg: Any, array: NdArray, active: bool) -> None:
         """An array of structs: each field of the allocation is memory of its own."""
         memory = resolve(array)
+        whole: Any = memory.root
         shadow = self.structs.setdefault(address(memory.root), np.zeros_like(memory.root))
         for number, (offset, dtype) in enumerate(dtype_leaves(array.dtype)):
-            root, dual = (np.ndarray(x.shape, dtype, x, offset, x.strides) for x in (memory.root, shadow))
+            root, dual = (np.ndarray(x.shape, dtype, x, offset, x.strides) for x in (whole, shadow))
             self.rooms.setdefault(address(root), _Room(root, root.copy(), dual))
             if active and is_real(dtype):
                 places = (array.shape, dtype), (memory.offset * array.dtype.itemsize + offset, array.strides)
-                own, its = (np.ndarray(*places[0], x, *places[1]) for x in (memory.root, shadow))
+                own, its = (np.ndarray(*places[0], x, *places[1]) for x in (whole, shadow))
                 self.views[position, number] = address(root), own, its
         if active:
             whole = np.ndarray(array.shape, array.dtype, shadow, memory.offset * array.dtype.itemsize, array.strides)
             self.pairs[position] = (type(arg) if isinstance(arg, Duplicated) else Duplicated)(array, whole)
 
-    def _add_array(self, position: int, arg: Any, array: Any, active: bool) -> None:
+    def _add_array(self, position: int, arg: Any, array: NdArray, active: bool) -> None:
         if array.dtype.names:
             self._add_struct(position, arg, array, active)
             return
@@ -408,7 +410,7 @@ class _State:
         api.check_races(self.launch.kernel, self.launch.grid, self.launch.block, tuple(args), **self.launch.call)
 
 
-def _normal(rng: np.random.Generator, array: Any) -> Any:
+def _normal(rng: np.random.Generator, array: NdArray) -> Any:
     """Random numbers in the shape of an array, complex ones for a complex array."""
     real = rng.standard_normal(array.shape)
     return real + 1j * rng.standard_normal(array.shape) if array.dtype.kind == "c" else real
@@ -418,7 +420,7 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "strides") and not isinstance(value, np.generic)
 
 
-def _copied(array: Any, rooms: dict[int, Any]) -> Any:
+def _copied(array: NdArray, rooms: dict[int, Any]) -> Any:
     """The view that lies in the copy of its allocation as `array` does in the allocation."""
     if not array.size:  # memory of no size has no place of its own
         return np.empty(array.shape, array.dtype)
@@ -428,16 +430,16 @@ def _copied(array: Any, rooms: dict[int, Any]) -> Any:
     return np.ndarray(array.shape, array.dtype, root, memory.offset * memory.root.dtype.itemsize, array.strides)
 
 
-def _plain(array: Any) -> Any:
+def _plain(array: NdArray) -> Any:
     """A copy on the host."""
     return np.array(array.get() if hasattr(array, "get") else array)
 
 
-def _has_floats(array: Any) -> bool:
+def _has_floats(array: NdArray) -> bool:
     return any(is_real(leaf) for _, leaf in dtype_leaves(array.dtype))
 
 
-def _host(array: Any) -> Any:
+def _host(array: NdArray) -> Any:
     """A copy on the host, floats as float64."""
     values = _plain(array)
     return values.astype(np.float64) if is_real(values.dtype) else values

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..api import Kernel
 from ..arguments import layouts
+from ..runtime.array_types import Extents
 from ..tape.rules import Rule
 from . import rule_check
 
@@ -59,7 +60,7 @@ def _distance(got: float, expected: float) -> float:
 
 
 def worst_of_kernel(
-    f: Any, args: Sequence[Any], grid: Any, block: Any, shared_mem: int, call: Mapping[str, Any], seed: int
+    f: Any, args: Sequence[Any], grid: Extents, block: Extents, shared_mem: int, call: Mapping[str, Any], seed: int
 ) -> Worst | None:
     """Of a launch, given as to `check_gradient`; None if nothing can be said. Arrays are as before when it returns."""
     from . import _differences, _dot, _launched, _norm, _State, _without_scalars

@@ -17,6 +17,7 @@ from ...ir.dtypes import Array, dtype_of
 from ...ir.nodes import Accumulate, Alloc, Atomic, Barrier, Block, Buffer, For, If, Kernel, Stmt, Store, Take, Var, While
 from ...ir.types import Space
 from ..allocation import asked
+from ..array_types import NdArray
 from ..base import Argument, Dim3, InOrder, Memory
 from .accesses import Run
 from .expressions import Names
@@ -80,7 +81,7 @@ _KEPT = 512  # compiled kernels
 class _Group:
     """One allocation, whatever the pointers into it: its bytes, a working copy if the kernel writes it, and the sets of who touched it."""
 
-    root: Array
+    root: NdArray
     cell: int
     written: bool
     work: Array
@@ -141,7 +142,7 @@ class Reference(InOrder):
         asked(length * np.dtype(dtype).itemsize)
         return np.zeros(length, dtype)
 
-    def copy(self, array: Array) -> Array:
+    def copy(self, array: Any) -> Array:
         """A new array with the same content and dtype."""
         asked(int(array.nbytes))
         return np.array(array)
@@ -296,5 +297,5 @@ def _groups(pairs: list[tuple[Buffer, Memory]], written: frozenset[Buffer]) -> d
     return groups
 
 
-def _address(array: Array) -> int:
+def _address(array: Any) -> int:
     return int(array.__array_interface__["data"][0])

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...arguments.arrays import address, leaf_memory, namespace, resolve
 from ...errors import TapeError
+from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
 from ..memory.arena import ALIGN, Arena
 from ..memory.region import EMPTY, Region
@@ -33,7 +34,7 @@ class Room:
     """An allocation or a shadow: what the caller of the stored program has to bring. `live`: what is read of it as it is."""
 
     name: str
-    root: Any  # flat
+    root: NdArray  # flat
     dtype: str
     own: bool  # it belongs to the stored program
     live: Region = EMPTY
@@ -84,7 +85,7 @@ class Places:
             for name, shadow in _of_numbers(operation):
                 self.shadow(shadow, name)
 
-    def _add(self, kind: str, wish: str, root: Any, dtype: str, own: bool) -> None:
+    def _add(self, kind: str, wish: str, root: NdArray, dtype: str, own: bool) -> None:
         where, size = address(root), int(root.nbytes)
         for other in (r for rooms in self.rooms.values() for r in rooms):
             begin = address(other.root)
@@ -99,7 +100,7 @@ class Places:
         room.layouts = self.layouts.get(where, [])
         self.rooms[kind].append(room)
 
-    def shadow(self, root: Any, wish: str, own: bool = False) -> tuple[str, int, int]:
+    def shadow(self, root: NdArray, wish: str, own: bool = False) -> tuple[str, int, int]:
         """Where a shadow lies, which is named now if it is new."""
         if address(root) not in self.by_address:
             self._add("shadow", wish, root, str(root.dtype), own)

@@ -35,6 +35,7 @@ from ...optimize.dead_code import waits
 from ...pipeline import Call, Stage
 from ...pipeline.adjoint import Adjoint
 from ...pipeline.pattern import Parameter
+from ...runtime.array_types import NdArray
 from ...runtime.base import Dim3
 from ...runtime.block_serialisation import serialise_blocks
 from ..memory.region import of_array
@@ -162,7 +163,7 @@ class _Store:
             return [kind]
         return ["moved", value] if kind == "moved" else self._written(value, operation, name)
 
-    def _view(self, shadow: Any) -> dict[str, Any]:
+    def _view(self, shadow: NdArray) -> dict[str, Any]:
         memory = leaf_memory(shadow)
         kind, number, _ = self.places.shadow(memory.root, "shadow")
         return _layout((kind, number, memory.offset * int(memory.root.dtype.itemsize)), shadow)
@@ -423,7 +424,7 @@ def _scratch(operation: Launched, adjoint: Adjoint) -> tuple[list[dict[str, Any]
     return [*found, {"dtype": "int32", "length": 1, "step": 0}], held, len(found)
 
 
-def _layout(place: Sequence[Any], array: Any) -> dict[str, Any]:
+def _layout(place: Sequence[Any], array: NdArray) -> dict[str, Any]:
     """Where an array lies and how."""
     shape, strides = ([int(n) for n in numbers] for numbers in (array.shape, array.strides))
     return {"place": list(place), "dtype": str(array.dtype), "shape": shape, "strides": strides}

@@ -16,6 +16,7 @@ import numpy as np
 from ...budget import rounded
 from ...ir.nodes import Kernel
 from ...runtime.actions import Action, clearing, copying, perform_one
+from ...runtime.array_types import NdArray
 from ...runtime.base import Argument, Dim3, Executor
 
 CHUNK = 1 << 20
@@ -205,7 +206,7 @@ class Pooled:
         self.do(clearing(data))
         return data
 
-    def copy(self, array: Any) -> Any:
+    def copy(self, array: NdArray) -> Any:
         """A copy in the arena."""
         data = self.arena.take(int(array.nbytes)).view(array.dtype)
         self.do(copying(data, array))

@@ -14,6 +14,7 @@ import numpy as np
 from ...arguments.annotations import BatchDuplicated, Const, Duplicated
 from ...ir.dtypes import Array
 from ...runtime.array_locks import Locks
+from ...runtime.array_types import NdArray
 from ...runtime.base import address_of, owner_of
 from ..record.operations import Operation
 from ..record.recorded_launch import Launched
@@ -93,7 +94,7 @@ class Guard:
         if self.locks.goes_on and isinstance(whole, np.ndarray) and address_of(whole) not in self._opened:
             self.locks.lend(whole, view)
 
-    def let_go(self, array: Any) -> None:
+    def let_go(self, array: NdArray) -> None:
         """Unlocks what lies in an array that an operation made, but for views to which other references are held."""
         if self.locks.goes_on and isinstance(array, np.ndarray):
             self.locks.let_go(array)

@@ -19,6 +19,7 @@ from ...arguments.arrays import address, namespace, resolve
 from ...errors import TapeError
 from ...ir.dtypes import is_real
 from ...runtime.actions import Action, ByPython
+from ...runtime.array_types import NdArray
 from .region import Region, of_array
 
 _BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
@@ -105,17 +106,17 @@ class Lossy:
         """Bytes that a region of it takes."""
         return region.nbytes // self.format.wide.itemsize * self.format.narrow.itemsize
 
-    def saving(self, root: Any, region: Region, data: Any) -> Action:
+    def saving(self, root: NdArray, region: Region, data: Any) -> Action:
         """What stores a region's numbers in `data`, and measures the error."""
         return ByPython(
             partial(self._save, root, region, data), "store", f"as {self.format.name}", "it measures the error of what it stores"
         )
 
-    def placing(self, data: Any, region: Region, part: Region, target: Any, shift: int) -> Action:
+    def placing(self, data: Any, region: Region, part: Region, target: NdArray, shift: int) -> Action:
         """What copies a part of a region's numbers to their places in `target`, whose first byte is byte `shift` of the allocation."""
         return ByPython(partial(self._place, data, region, part, target, shift), "store", f"as {self.format.name}", "")
 
-    def _save(self, root: Any, region: Region, data: Any) -> None:
+    def _save(self, root: NdArray, region: Region, data: Any) -> None:
         stored = data.view(self.format.narrow)
         with np.errstate(all="ignore"):
             for low, high, at in self._portions(region, region):
@@ -126,7 +127,7 @@ class Lossy:
         self.measured.pieces += 1
         self.measured.numbers += stored.size
 
-    def _place(self, data: Any, region: Region, part: Region, target: Any, shift: int) -> None:
+    def _place(self, data: Any, region: Region, part: Region, target: NdArray, shift: int) -> None:
         stored, size = data.view(self.format.narrow), self.format.wide.itemsize
         for low, high, at in self._portions(region, part):
             lead = at % size  # of a number that the part has only the end of

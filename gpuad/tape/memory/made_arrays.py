@@ -17,6 +17,7 @@ from ...arguments.arrays import address, resolve
 from ...budget import rounded
 from ...errors import ShadowError
 from ...ir.dtypes import shadow_dtype
+from ...runtime.array_types import NdArray
 from ...runtime.base import Executor, Memory, owner_of
 from ..reverse.copy_on_write import Homes, New
 from ..reverse.shadows import Shadows
@@ -54,14 +55,14 @@ class MadeArrays:
             self._note_shadow(resolve(made.pair.own_shadow).root, made.array)
         self.arrays[address(made.array)] = made
 
-    def shadow(self, array: Any) -> Any:
+    def shadow(self, array: NdArray) -> Any:
         """A shadow of zeros for a temporary, laid out like it (C-contiguous)."""
         root = self.homes.take(int(array.size), shadow_dtype(array.dtype))
         root.fill(0)
         self._note_shadow(root, array)
         return root[: array.size].reshape(array.shape)
 
-    def _note_shadow(self, root: Any, array: Any) -> None:
+    def _note_shadow(self, root: NdArray, array: NdArray) -> None:
         self.homes.keep(root)
         self.shadows[address(root)] = root
         self._owners[address(root)] = address(array)
@@ -81,7 +82,7 @@ class MadeArrays:
             if isinstance(x, Duplicated) and x.primal.size:
                 self.refuse_reused(resolve(x.primal), resolve(x.own_shadow), name)
 
-    def maker(self, array: Any) -> Made | None:
+    def maker(self, array: NdArray) -> Made | None:
         """What is known of an array that an operation has made; None where it has no elements."""
         return self.arrays.get(address(array)) if array.size else None
 

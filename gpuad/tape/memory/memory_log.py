@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...budget import rounded, shown
+from ...runtime.array_types import NdArray
 
 
 class Kind(StrEnum):
@@ -71,7 +72,7 @@ class MemoryLog:
         self.most = self.total
         self.tell(What.began)
 
-    def took(self, kind: Kind, array: Any) -> Any:
+    def took(self, kind: Kind, array: NdArray) -> Any:
         """An array has been made; gives it back."""
         size, self._count = rounded(int(array.nbytes)), self._count + 1
         number = self._count
@@ -108,7 +109,7 @@ class MemoryLog:
                 listener(event, tape)
 
 
-def _watched(array: Any, freed: Callable[[Any], None]) -> weakref.ref[Any]:
+def _watched(array: NdArray, freed: Callable[[Any], None]) -> weakref.ref[Any]:
     """Notices when an array's memory is let go. Of CuPy's arrays others may be made of the same memory, which then is what counts."""
     memory = None if isinstance(array, np.ndarray) else getattr(array.data, "mem", None)
     try:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...runtime.array_types import NdArray
+
 Spans = NDArray[np.int64]  # shape (n, 2): begin and end (excluded), sorted, disjoint, not touching
 
 _interned: weakref.WeakValueDictionary[bytes, Region] = weakref.WeakValueDictionary()
@@ -111,7 +113,7 @@ def _upward(steps: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return list(steps)
 
 
-def of_array(array: Any, low: int) -> Region:
+def of_array(array: NdArray, low: int) -> Region:
     """The bytes of a strided array whose first element is at byte `low`."""
     if array.size == 0:
         return EMPTY

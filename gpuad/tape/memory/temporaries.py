@@ -16,6 +16,7 @@ import numpy as np
 
 from ...arguments.annotations import Duplicated
 from ...arguments.arrays import address
+from ...runtime.array_types import NdArray
 from ...runtime.base import Executor
 
 Take = Callable[[Any], Any]
@@ -52,7 +53,7 @@ class Made:
 
     __slots__ = ("_handles", "_shared", "_view", "_views", "array", "owner", "pair", "source", "stream", "where")
 
-    def __init__(self, array: Any, shadow: Callable[[Any], Any], owner: Any, stream: Any, where: str) -> None:
+    def __init__(self, array: NdArray, shadow: Callable[[Any], Any], owner: Any, stream: Any, where: str) -> None:
         self.array, self.owner, self.where = array, owner, where
         self.pair = Duplicated(array)
         self.pair._make = lambda: shadow(array)
@@ -205,7 +206,7 @@ def inner(x: Any, tape: object) -> Any:
     return x.inner if type(x) is Temporary and x.owner is tape else x
 
 
-def _along(array: Any, path: tuple[Take, ...]) -> Any:
+def _along(array: NdArray, path: tuple[Take, ...]) -> Any:
     for take in path:
         array = take(array)
     return array

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ...arguments.arrays import address, namespace
 from ...runtime.actions import Action, Copying, clearing, copying, perform, perform_one
+from ...runtime.array_types import NdArray
 from .lossy import Lossy
 from .region import EMPTY, Region, span
 
@@ -67,7 +68,7 @@ class Replaceable:
 class Allocation:
     """One allocation that a recording has met. The recording keeps `root` (flat, uint8) alive, so its address is its own."""
 
-    root: Any
+    root: NdArray
     address: int
     name: str
     pending: Region = EMPTY
@@ -117,7 +118,7 @@ class Allocation:
             self.pieces.append(piece)
 
 
-def home_of(region: Region, needed: Region, root: Any, lossy: Lossy | None = None) -> tuple[int | None, int]:
+def home_of(region: Region, needed: Region, root: NdArray, lossy: Lossy | None = None) -> tuple[int | None, int]:
     """Where a region is saved: the allocation's byte that comes first (None: packed), and how many bytes that takes. `needed`: what is
     needed of the allocation; `lossy`: how it is stored less exactly."""
     if lossy is not None:
@@ -126,7 +127,7 @@ def home_of(region: Region, needed: Region, root: Any, lossy: Lossy | None = Non
     return (None, region.nbytes) if around is None else (around[0], around[1] - around[0])
 
 
-def piece_of(root: Any, region: Region, time: int, data: Any, base: int | None, lossy: Lossy | None = None) -> Piece:
+def piece_of(root: NdArray, region: Region, time: int, data: Any, base: int | None, lossy: Lossy | None = None) -> Piece:
     """The piece that saves a region of an allocation in `data`, by actions that are not done yet."""
     if lossy is not None:
         return Piece(time, region, data, None, (lossy.saving(root, region, data),), lossy)
@@ -206,7 +207,7 @@ def _home(region: Region, needed: Region, size: int) -> tuple[int, int] | None:
     return (region.low, region.high) if len(region.spans) == 1 else None
 
 
-def _with_gaps(region: Region, root: Any) -> Region:
+def _with_gaps(region: Region, root: NdArray) -> Region:
     """What is copied to save a region in place: one span, with what is between, is faster than many. On a CPU that ends where its C library
     goes past the caches."""
     return span(region.low, region.high) if not isinstance(root, np.ndarray) or region.high - region.low <= LONG else region
@@ -256,7 +257,7 @@ def _groups(region: Region) -> Iterator[Rows]:
         i += count
 
 
-def _grid(array: Any, low: int, r: Rows) -> Any:
+def _grid(array: NdArray, low: int, r: Rows) -> Any:
     """A view of the runs, of which the first begins with element `low` of a flat array, as a matrix."""
     size = int(array.dtype.itemsize)
     if r.count == 1:
@@ -270,7 +271,7 @@ def _grid(array: Any, low: int, r: Rows) -> Any:
 _WORDS = {8: np.uint64, 4: np.uint32, 2: np.uint16}
 
 
-def _moving(target: Any, source: Any) -> Action:
+def _moving(target: NdArray, source: Any) -> Action:
     """Copies a matrix of bytes. On a GPU, where a thread copies an element, runs with gaps between go by words, as long as their places and
     lengths allow."""
     if isinstance(target, np.ndarray) or (target.flags.c_contiguous and source.flags.c_contiguous):
@@ -279,7 +280,7 @@ def _moving(target: Any, source: Any) -> Action:
     return copying(target, source) if word is None else copying(target.view(word), source.view(word))
 
 
-def clearing_of(array: Any, elements: Region) -> list[Action]:
+def clearing_of(array: NdArray, elements: Region) -> list[Action]:
     """What sets elements of a flat array to 0, evenly spaced runs at once."""
     return [clearing(array[r.low : r.low + r.run] if r.count == 1 else _grid(array, r.low, r)) for r in rows(elements)]
 
@@ -339,11 +340,11 @@ def _taken(source: Any, region: Region, unit: int, packed: Any) -> None:
         packed[...] = source[at]
 
 
-def _put(packed: Any, region: Region, target: Any, shift: int) -> None:
+def _put(packed: Any, region: Region, target: NdArray, shift: int) -> None:
     target[places(region) - shift] = packed
 
 
-def scattering(packed: Any, region: Region, target: Any, shift: int = 0) -> list[Action]:
+def scattering(packed: Any, region: Region, target: NdArray, shift: int = 0) -> list[Action]:
     """What puts packed bytes back to where they belong, in `target`, whose first byte is byte `shift` of the allocation."""
     groups = few_rows(region)
     if groups is None:
@@ -357,7 +358,7 @@ def _unit(region: Region) -> int:
     return next(unit for unit in (64, 8, 1) if not (region.spans % unit).any())
 
 
-def _words(array: Any, unit: int) -> Any:
+def _words(array: NdArray, unit: int) -> Any:
     """Bytes as words of 8, or as rows of `unit` bytes."""
     words = array[: array.size // unit * unit].view(np.uint64)
     return words if unit == 8 else words.reshape(-1, unit // 8)
@@ -377,7 +378,7 @@ def _places(region: Region, unit: int) -> NDArray[np.int64]:
 _few_places = lru_cache(8)(_places)
 
 
-def placing(piece: Piece, part: Region, target: Any, shift: int) -> list[Action]:
+def placing(piece: Piece, part: Region, target: NdArray, shift: int) -> list[Action]:
     """What copies a part of a piece to its place in `target`."""
     if piece.lossy is not None:
         return [piece.lossy.placing(piece.data, piece.region, part, target, shift)]
@@ -395,7 +396,7 @@ def placing(piece: Piece, part: Region, target: Any, shift: int) -> list[Action]
     return found
 
 
-def copying_live(root: Any, part: Region, target: Any, shift: int, base: int = 0) -> list[Action]:
+def copying_live(root: NdArray, part: Region, target: NdArray, shift: int, base: int = 0) -> list[Action]:
     """What copies bytes to their place in `target`; `root` begins with byte `base` of the allocation."""
     groups = few_rows(part)
     if groups is None:
@@ -403,6 +404,6 @@ def copying_live(root: Any, part: Region, target: Any, shift: int, base: int = 0
     return [_moving(_grid(target, r.low - shift, r), _grid(root, r.low - base, r)) for r in groups]
 
 
-def _copied(root: Any, part: Region, target: Any, shift: int, base: int) -> None:
+def _copied(root: NdArray, part: Region, target: NdArray, shift: int, base: int) -> None:
     at = places(part)
     target[at - shift] = root[at - base]

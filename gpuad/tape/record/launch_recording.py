@@ -18,6 +18,7 @@ from ...arguments.layouts import layout
 from ...errors import ShadowError
 from ...pipeline import Call
 from ...pipeline.adjoint import Adjoint
+from ...runtime.array_types import Extents
 from ...runtime.base import Memory
 from ..budget.rerun import launch_again
 from ..memory.arena import Full, Pooled
@@ -29,7 +30,7 @@ from .operation_recording import OperationRecording, Saving
 class LaunchRecording(OperationRecording):
     """The part of a tape that records launches."""
 
-    def launch(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
+    def launch(self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
         args, step = self.inner(args), self._next
         if step is not None:
@@ -43,7 +44,7 @@ class LaunchRecording(OperationRecording):
         self.record_launch(kernel, grid, block, args, shared_mem, stream, line_of(frame), place_of(frame))
 
     def record_launch(
-        self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, line: Any, where: str
+        self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any, line: Any, where: str
     ) -> None:
         """Records and makes a launch that is new here. A call that was made before in the same words is known and costs a look-up."""
         try:
@@ -58,13 +59,15 @@ class LaunchRecording(OperationRecording):
             raise
         self._note(step, fixed and known.lasts and lasting(grid) and lasting(block))
 
-    def _prepare(self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str) -> KnownLaunch:
+    def _prepare(
+        self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any, where: str
+    ) -> KnownLaunch:
         """Binds and judges a call. Nothing is launched."""
         with kernel.room(), on_stream(stream, args):
             return self._known_launch(kernel, grid, block, args, shared_mem, stream, where)
 
     def _known_launch(
-        self, kernel: Kernel, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any, where: str
+        self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any, where: str
     ) -> KnownLaunch:
         with quietly():
             try:

@@ -21,6 +21,7 @@ from ...errors import TapeError
 from ...pipeline import executor_of
 from ...runtime.actions import ByPython
 from ...runtime.allocation import asked
+from ...runtime.array_types import NdArray
 from ..budget.rerun import Rerun, of_uses, rule_again
 from ..memory.lossy_arrays import Store
 from ..memory.memory_log import Kind, MemoryLog
@@ -192,11 +193,11 @@ class OperationRecording(Repeating):
         self.made.part(step.made, executor_of(self._library))
         return True
 
-    def maker(self, array: Any) -> Made | None:
+    def maker(self, array: NdArray) -> Made | None:
         """What is known of an array that an operation has just made; None where it has no elements."""
         return self.made.maker(array)
 
-    def temporary_shadow(self, array: Any) -> Any:
+    def temporary_shadow(self, array: NdArray) -> Any:
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
         self.differ()
         self._library = self._library or namespace(array).__name__

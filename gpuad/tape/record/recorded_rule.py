@@ -168,8 +168,9 @@ class Ruled:
 def view_in(memory: Memory, like: Any) -> Any:
     """An array laid out like another, in other memory."""
     if isinstance(like, np.ndarray):
-        size = like.dtype.itemsize
-        return np.ndarray(like.shape, like.dtype, memory.root, memory.offset * size, like.strides) if like.size else like
+        size, whole = like.dtype.itemsize, memory.root
+        assert isinstance(whole, np.ndarray)
+        return np.ndarray(like.shape, like.dtype, whole, memory.offset * size, like.strides) if like.size else like
     strided = namespace(like).lib.stride_tricks.as_strided
     return strided(memory.root[memory.offset :], like.shape, like.strides) if like.size else like
 

@@ -19,6 +19,7 @@ import numpy as np
 from ...arguments.arrays import as_array, is_array
 from ...errors import TapeError
 from ...pipeline import fingerprint
+from ...runtime.array_types import NdArray
 
 Values = Mapping[str, Any]
 
@@ -76,7 +77,7 @@ def compare(before: Sequence[tuple[str, Any, int]], what: str, allowed: str) -> 
             raise TapeError(f"{what} has changed `{name}`, which it may only read; {allowed}")
 
 
-def _mark(array: Any) -> int:
+def _mark(array: NdArray) -> int:
     if isinstance(array, np.ndarray):
         return zlib.crc32(array.tobytes())
     return fingerprint((array if array.flags.c_contiguous else array.copy()).reshape(-1))

@@ -29,6 +29,7 @@ from ...ir.rewrite import touches
 from ...ir.types import BOOL, value_type
 from ...ir.verify import verify
 from ...runtime.actions import Action, Clearing, Copying
+from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
 from ..memory.effects import of_reach
 from ..memory.region import span
@@ -61,11 +62,11 @@ def _overlap(a: Any, b: Any) -> bool:
     return low < end and begin < high
 
 
-def _is_dense(array: Any) -> bool:
+def _is_dense(array: NdArray) -> bool:
     return bool(array.size and array.flags.c_contiguous)
 
 
-def _setting(target: Any, value: Any, model: Link) -> Link | None:
+def _setting(target: NdArray, value: Any, model: Link) -> Link | None:
     """An array set to a number."""
     if not _is_dense(target):
         return None
@@ -123,7 +124,7 @@ def _made(key: Any, model: Link, make: Any) -> Kernel:
     return kernel
 
 
-def _touching(model: Link, array: Any) -> Iterator[tuple[Touch, Memory, int]]:
+def _touching(model: Link, array: NdArray) -> Iterator[tuple[Touch, Memory, int]]:
     """The model's statements that come to just the elements of an array; with the pointer, and the first element's number in its
     allocation."""
     begin, end = address(array), address(array) + int(array.nbytes)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
 from ... import fusion, pipeline
 from ...arguments.aliasing import hull
@@ -17,6 +16,7 @@ from ...errors import LaunchError
 from ...fusion import Link
 from ...ir.nodes import Kernel
 from ...runtime.actions import Action, Clearing, Copying
+from ...runtime.array_types import NdArray
 from ...runtime.base import Executor, Memory, Prepared, prepared
 from .copies_as_launches import as_launch
 
@@ -128,7 +128,7 @@ class _Touched:
             for span in _spans(action):
                 self.spans[span] = at
 
-    def last(self, array: Any) -> int:
+    def last(self, array: NdArray) -> int:
         """The number of the last action that touches the array, -1 if none does."""
         low, high = hull(array)
         return max([self.any, *(at for (begin, end), at in self.spans.items() if begin < high and low < end)])

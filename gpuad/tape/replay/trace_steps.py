@@ -17,6 +17,7 @@ from ...arguments.annotations import Active, BatchDuplicated, Const, Duplicated,
 from ...arguments.arrays import is_array
 from ...arguments.layouts import signature
 from ...runtime.actions import Action
+from ...runtime.array_types import Extents
 from ..memory.temporaries import Made
 
 _NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(None), type(...), np.dtype, type)
@@ -68,7 +69,7 @@ class LaunchStep(Step):
     shared_mem: int
     wanted: Any  # the stream that was asked for
 
-    def same(self, grid: Any, block: Any, args: Sequence[Any], shared_mem: int, stream: Any) -> bool:
+    def same(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> bool:
         """Whether a launch of the same kernel is this one."""
         return (
             (grid is self.grid or _same_geometry(grid, self.grid))

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...arguments.arrays import address, resolve
 from ...runtime.actions import Action, copying
+from ...runtime.array_types import NdArray
 
 New = Callable[[int, Any], Any]  # a flat array of so many elements of a type
 
@@ -49,7 +50,7 @@ class Homes:
             self.allocations += 1
         return self.arrays[at]
 
-    def keep(self, root: Any) -> None:
+    def keep(self, root: NdArray) -> None:
         """One of them is not to be taken by others in this recording."""
         at = next(i for i, array in enumerate(self.arrays) if array is root or address(array) == address(root))
         if at >= self.used:
@@ -57,7 +58,7 @@ class Homes:
                 each[at], each[self.used] = each[self.used], each[at]
             self.used += 1
 
-    def has(self, root: Any) -> bool:
+    def has(self, root: NdArray) -> bool:
         """Whether an array is one of them."""
         return address(root) in self.addresses
 
@@ -67,7 +68,7 @@ class Copy:
     """Elements to be copied from one place to another."""
 
     source: Any
-    target: Any
+    target: NdArray
 
     def action(self) -> Action:
         return copying(self.target, self.source)
@@ -82,10 +83,10 @@ class CopyOnWriteShadows:
     away: dict[int, Any] = field(default_factory=dict)  # who lives elsewhere: home's address -> place
     alive: set[int] = field(default_factory=set)  # whose content counts
 
-    def is_temporary(self, root: Any) -> bool:
+    def is_temporary(self, root: NdArray) -> bool:
         return address(root) in self.temporaries
 
-    def place(self, root: Any) -> Any:
+    def place(self, root: NdArray) -> Any:
         """Where a shadow lives."""
         return self.away.get(address(root), root)
 
@@ -106,7 +107,7 @@ class CopyOnWriteShadows:
                 self.alive.discard(where)
                 self.away.pop(where, None)
 
-    def alone(self, root: Any) -> list[Copy]:
+    def alone(self, root: NdArray) -> list[Copy]:
         """The shadow gets a place that no other shadow has: its home if that is free."""
         if not self._shared(root):
             return []
@@ -114,7 +115,7 @@ class CopyOnWriteShadows:
         new = root if old is not root and not self._living(root) else self.homes.take(int(root.size), root.dtype)
         return [Copy(old, new)] if self._move(root, new) else []
 
-    def home(self, root: Any) -> list[Copy]:
+    def home(self, root: NdArray) -> list[Copy]:
         """The shadow goes home, and its guests leave: for what reaches it by its own address."""
         copies = []
         for where in self._living(root):
@@ -129,7 +130,7 @@ class CopyOnWriteShadows:
                 copies.append(Copy(old, root))
         return copies
 
-    def _move(self, root: Any, new: Any) -> bool:
+    def _move(self, root: NdArray, new: Any) -> bool:
         """Whether there is something to take along."""
         if new is root:
             self.away.pop(address(root), None)
@@ -143,6 +144,6 @@ class CopyOnWriteShadows:
         guests = [home for home, other in self.away.items() if address(other) == where]
         return [*guests, *([where] if where in self.alive and where not in self.away else [])]
 
-    def _shared(self, root: Any) -> bool:
+    def _shared(self, root: NdArray) -> bool:
         others = [home for home in self._living(self.place(root)) if home != address(root)]
         return bool(others)

@@ -16,13 +16,14 @@ from typing import Any
 from ...arguments.arrays import address, is_array, namespace, resolve
 from ...errors import LaunchError
 from ...runtime.actions import Action, copying
+from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
 from ..memory.region import Region
 
 Where = tuple[int, int]
 
 
-def where_of(root: Any) -> Where:
+def where_of(root: NdArray) -> Where:
     """The address of an allocation and the size of its elements: structs have shadows of several sizes in one allocation, bytes apart."""
     return address(root), int(root.dtype.itemsize)
 
@@ -31,7 +32,7 @@ def where_of(root: Any) -> Where:
 class Placed:
     """A seed for elements `first` to `end` of a shadow's allocation `root`, which lies in `memory`; of `region` nothing was taken yet."""
 
-    root: Any
+    root: NdArray
     first: int
     end: int
     memory: Memory
@@ -48,7 +49,7 @@ class Placed:
         return copying(self.root[self.first : self.end], self.memory.root[begin : begin + self.end - self.first])
 
 
-def placed(shadow: Any, seed: Any, root: Any, region: Region) -> Placed | None:
+def placed(shadow: NdArray, seed: Any, root: NdArray, region: Region) -> Placed | None:
     """A seed that may be read in place of a shadow's elements `region`, which the array `shadow` has; None for one that is a number, or
     laid out in another way, or does not start a whole number of elements into its allocation: a pointer to it counts these."""
     if not is_array(seed) or namespace(seed) is not namespace(root) or seed.dtype != root.dtype or seed.dtype != shadow.dtype:
@@ -62,7 +63,7 @@ def placed(shadow: Any, seed: Any, root: Any, region: Region) -> Placed | None:
         return None
 
 
-def _device(array: Any) -> Any:
+def _device(array: NdArray) -> Any:
     """The number of the array's GPU."""
     return getattr(getattr(array, "device", None), "id", None)
 
@@ -82,10 +83,10 @@ class Placements:
         """Whether any of the shadows has its seed elsewhere."""
         return bool(self.seeds) and any(where_of(r) in self.seeds for r in roots)
 
-    def of(self, root: Any) -> Placed | None:
+    def of(self, root: NdArray) -> Placed | None:
         return self.seeds.get(where_of(root)) if self.seeds else None
 
-    def take(self, root: Any, region: Region) -> None:
+    def take(self, root: NdArray, region: Region) -> None:
         """These elements were taken by an adjoint that read the seed."""
         seed = self.seeds.pop(where_of(root))
         rest = seed.region - region

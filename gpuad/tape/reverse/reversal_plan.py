@@ -15,6 +15,7 @@ from typing import Any
 from ...arguments.arrays import address
 from ...arguments.deferred_clearing import DeferredClearing
 from ...runtime.actions import Action, Doing
+from ...runtime.array_types import NdArray
 from ...runtime.base import Executor
 from ..budget.rerun import Rerun
 from ..budget.script import Adjoint, Begin, Block, Undo
@@ -49,7 +50,7 @@ class Owed:
     """Elements of a shadow that are zero after a reversal: cleared then only if the caller has seen the shadow."""
 
     deferred: DeferredClearing
-    root: Any
+    root: NdArray
     region: Region
     actions: Sequence[Action]
 

@@ -16,6 +16,7 @@ from ...arguments.arrays import address, as_array, is_array, leaf_memory, namesp
 from ...arguments.layouts import repeats, signature
 from ...errors import TapeError
 from ...ir.dtypes import is_real
+from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
 from ..memory.region import Region, of_array
 from ..record.recording import Recording
@@ -192,7 +193,7 @@ def _weakly(seed: Any) -> Callable[[], Any]:
         return _nothing
 
 
-def _check_library(seed: Any, shadow: Any) -> None:
+def _check_library(seed: Any, shadow: NdArray) -> None:
     """Refuses an array on another side than its shadow: there is no copy from the host to a device, or back, unless it is asked for."""
     on_device = hasattr(seed, "__cuda_array_interface__")
     if namespace(shadow) is np and on_device:
@@ -210,7 +211,7 @@ def _check_seed(seed: Any, dtype: np.dtype[Any]) -> None:
         raise TapeError(f"a seed of type {given} for a shadow of {dtype}. No shadow was touched.")
 
 
-def view_like(memory: Memory, array: Any) -> Any:
+def view_like(memory: Memory, array: NdArray) -> Any:
     """A view of the memory with the shape and strides of `array`, in complex numbers if it has such."""
     strided = namespace(memory.root).lib.stride_tricks.as_strided
     begin, numbers = memory.root[memory.offset :], 1 if array.dtype.kind != "c" else 2

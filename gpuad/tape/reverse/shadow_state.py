@@ -21,6 +21,7 @@ from typing import Any
 from ...arguments.arrays import leaf_memory
 from ...pipeline import Stage
 from ...runtime.actions import Action
+from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
 from ..memory.region import EMPTY, Region, of_array, span
 from ..memory.versions import clearing_of
@@ -52,15 +53,15 @@ class ShadowState:
         self.sharing = sharing
         self.placements = placements or Placements()
 
-    def zeros(self, root: Any) -> Region:
+    def zeros(self, root: NdArray) -> Region:
         return self.regions.get(where_of(root), EMPTY)
 
-    def make_zero(self, root: Any, region: Region) -> None:
+    def make_zero(self, root: NdArray, region: Region) -> None:
         where = where_of(root)
         self.roots[where] = root
         self.regions[where] = self.regions.get(where, EMPTY) | region
 
-    def make_live(self, root: Any, region: Region) -> Region:
+    def make_live(self, root: NdArray, region: Region) -> Region:
         """These elements count again; gives those of them that were zero."""
         zero = self.zeros(root)
         found = zero & region
@@ -68,7 +69,7 @@ class ShadowState:
             self.regions[where_of(root)] = zero - found
         return found
 
-    def is_live(self, root: Any) -> bool:
+    def is_live(self, root: NdArray) -> bool:
         """Whether any of its elements count."""
         return not span(0, int(root.size)) <= self.zeros(root)
 

@@ -14,6 +14,7 @@ from ...arguments.arrays import address, leaf_memory
 from ...arguments.deferred_clearing import DeferredClearing, deferred_at
 from ...errors import ShadowError
 from ...ir.dtypes import is_real
+from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
 from ..memory.region import EMPTY, Region, of_array, span, touched_elements
 from ..memory.versions import Allocation
@@ -28,7 +29,7 @@ class Pairing:
 
     allocation: Allocation
     region: Region
-    root: Any
+    root: NdArray
     shift: int
     size: int
     name: str
@@ -149,7 +150,7 @@ class Shadows:
         self.numbers[where] = known | own
         return True
 
-    def add_array(self, shadow: Any) -> None:
+    def add_array(self, shadow: NdArray) -> None:
         """Notes all of an array's shadow, of which operations may meet views."""
         if not shadow.size:
             return
@@ -177,7 +178,7 @@ class Shadows:
         mixed = {*allocations, *self.mixed}
         return {key: (root, part | self._around(root, part, key[0] in mixed)) for key, (root, part) in found.items()}
 
-    def _around(self, root: Any, part: Region, limited: bool) -> Region:
+    def _around(self, root: NdArray, part: Region, limited: bool) -> Region:
         """The elements of the arrays to which elements of an allocation belong. `limited`: the allocation is not all shadows, but only
         where the program has met them."""
         where, size = address(root), int(root.dtype.itemsize)

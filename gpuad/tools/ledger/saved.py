@@ -49,7 +49,9 @@ def _memory(adjoint: Adjoint, state: State) -> list[tuple[str, str, float]]:
     """Copies from before the launch, and logs."""
     positions = {p.item: p.position for p in adjoint.parameters if p.role in ("entry", "working")}
     copies = [(buffer.name, positions.get(copy)) for buffer, copy in adjoint.recording.entry.items()]
-    found = [("copy", name, state.entries[k].root.nbytes) for name, k in copies if k is not None and k in state.entries]
+    found: list[tuple[str, str, float]] = [
+        ("copy", name, state.entries[k].root.nbytes) for name, k in copies if k is not None and k in state.entries
+    ]
     return found + [("log", log.name, memory.root.nbytes) for log, memory in zip(adjoint.logs, state.logs, strict=True)]
 
 
