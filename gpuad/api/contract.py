@@ -1,4 +1,8 @@
-"""The contract of a generated adjoint: the comment above it that says what its caller has to do, in order."""
+"""The contract of a generated adjoint: the comment above it that says what its caller has to do, in order.
+
+In: an adjoint with the kernels of its reverse pass, for one launch or for every launch. Out: text, by which somebody without gpuad can make
+the launches: what is copied before, which kernel runs where, what is cleared, what holds on exit, and for which launches all of it holds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`autodiff`, `hvp`: a launch and its derivative in one call."""
+"""`autodiff`, `hvp`: a launch and its derivative in one call.
+
+In: a kernel, or what `gpuad.kernel` takes, and its call, with shadows. Out: primals as the kernel leaves them, shadows as the derivative
+leaves them. A call in the words of an earlier one is replayed (`call_replay`); else it is bound, its adjoint is found and compiled
+(`launch_plan`), and only then is anything launched: what is refused is refused before.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Kernels of which a call makes one for what it passes: see `expansions`."""
+"""Kernels whose call decides more than types: lists of arrays and textures, of which each is an argument of its own in the launch.
+
+In: a call. Out: the kernel that is made for what the call says of such parameters (`expansions`), kept for calls that say the same, and the
+call's arguments as those of that kernel.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The text of an adjoint with its contract, and the account of what it saves and how it accumulates."""
+"""The text of an adjoint with its contract, and the account of what it saves and how it accumulates.
+
+In: an adjoint, for one launch or for every launch. Out: `AdjointText`, CUDA that needs nothing of gpuad, and `Explanation`, whose rows say
+of each array and each shadow what is done and why, with the place in the user's source. Nothing is launched.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 """Launch plans: how a launch and its adjoint are run, found out once for each specialization key.
 
-Most need nothing but their kernels: no copies from before the launch, no stacks, no check of stores. Such a call that is like an earlier
-one is its kernels' launches with other addresses.
-
-Builds launch plans: a derivative as launches of compiled code that can be repeated, with the memory that each call has for itself.
-
-Which argument of a kernel is which of the call's, and which is made for the call alone, is all that a later call in the same words needs
-(`call_replay`). Copies and logs are made once more here, and thrown away: it is their place among the arguments that counts.
+In: a bound call. Out: `LaunchPlan`, the kernels with their stages; and, where these need no copies from before the launch, no stacks and no
+check of stores, the launches of compiled code that are all there is to do, of which a later call only fills in addresses (`run_again`).
+Which argument of a kernel is which of the call's, and which is made for the call alone, is also all that `call_replay` needs: copies and
+logs are made once more for that and thrown away, since it is their place among the arguments that counts.
 """
 
 from __future__ import annotations

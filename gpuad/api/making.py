@@ -1,4 +1,8 @@
-"""`gpuad.kernel`: a kernel from what a user has."""
+"""`gpuad.kernel`: a kernel from what a user has.
+
+In: CUDA text, a path, a kernel of CuPy's, or another kernel of the module. Out: a `Family`, whose class is decided by the text alone: one
+launch (`Kernel`), several (`GridKernel`), or one that is made for each call's lists and textures (`ExpandedKernel`).
+"""
 
 from __future__ import annotations
 

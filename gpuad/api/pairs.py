@@ -1,4 +1,8 @@
-"""`autodiff_thunk`: the split pair of an augmented forward and its reverse."""
+"""`autodiff_thunk`: the split pair of an augmented forward and its reverse.
+
+In: a kernel and the activity of its parameters. Out: two functions. The first runs the kernel and keeps what the second reads and the
+caller could overwrite (`Saved`, used once); the second accumulates into shadows, which may be others each time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Requests: messages that were begun and not waited for."""
+"""Requests: messages that were begun and not waited for, with the methods of MPI's own (Wait, Waitall).
+
+In: the buffer and the message (`operations.Message`). Guaranteed: waiting completes a message once, and is recorded by the tape, whose
+reverse then begins the message of the shadow, the other way.
+"""
 
 from __future__ import annotations
 

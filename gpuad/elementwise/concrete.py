@@ -1,4 +1,8 @@
-"""The kernels behind a call: one for each pattern of types and strides, built when it is first needed."""
+"""The kernels behind an elementwise call: one for each pattern of types and strides, built when it is first needed.
+
+In: generated text and the names of the numbers that it takes after the user's parameters. Out: a `Kernel` that is told offsets and strides,
+and a launch of it for arrays that are laid out so.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Kernels of the elementwise operations, as CUDA text. They are differentiated like a user's own: no derivative is written here.
+"""The elementwise operations, and the kernels that are made of them.
 
-The text depends on types and on the pattern of strides (broadcast, side by side, or a number), not on sizes; so a few kernels serve a
-program, and each is built once.
-
-The elementwise operations: each an expression in CUDA, and the NumPy function whose types and names it has.
+In: the table below, of expressions in CUDA with the NumPy functions whose types and names they have; a `Spec`, of types and the pattern of
+strides. Out: a kernel, which is differentiated like a user's own: no derivative is written here. It does not depend on sizes, so a few
+kernels serve a program, and each is built once.
 
 In an expression `{0}`, `{1}`, ... are the operands, already of the type in which is computed; `{t}` is that type and `{f}` the suffix of
 C's functions for it. `+=` begins an expression that is added to the output.

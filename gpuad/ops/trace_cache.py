@@ -1,12 +1,9 @@
-"""Operations that come again in the same words: the same one, of the same objects, which are laid out as they were.
+"""The trace caches of array operations and of kernels that are planned by their arguments (elementwise, reductions, jit functions).
 
-What types and layouts say about an operation is worked out once in a recording; then it is a launch with fixed arguments, which the tape
-looks at as at any other.
-
-Calls of kernels that are planned by their arguments (elementwise, reductions, jit functions), in the words of an earlier one.
-
-Such a call is complete if its outputs are among its arguments: what it comes to depends on these and on what it says besides, and not on
-what is in the arrays. Outside of tapes a complete call that is known is made at once; within one it is the launch that it was.
+In: an operation's name, or a family of kernels, and the very objects passed. Out: the launch that it was. `known`, `remember`: what types
+and layouts say about an operation is worked out once in a recording; then it is a launch with fixed arguments, which the tape looks at as
+at any other. `Complete`: a call whose outputs are among its arguments comes to the same launch whatever is in the arrays; outside of tapes
+it is made at once, within one it is the launch that it was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a profile knows, as frozen records."""
+"""What a profile knows, as frozen records, and the sums over time that all of its forms share.
+
+In: what tapes and the device were seen to hold. Out: programs, rounds, levels by kind, and bands: bytes from a moment on.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""What every executor offers, and the form in which memory reaches it.
-
-From an array that a user passed to the allocation behind it.
+"""What every executor offers, and the form in which memory reaches it: from an array that a user passed to the allocation behind it.
 
 A kernel gets a pointer, not an array: it may legally reach outside the view that its caller sliced. So every pointer argument is resolved
-to the allocation that owns its bytes (the last ndarray on the way of `.base`), seen as a flat array of the pointer's element type, and
-the offset of the view's first element in it. Nothing is ever copied. Of an array that a recording of this thread has locked (`locked`) the
+to the allocation that owns its bytes (the last ndarray on the way of `.base`), seen as a flat array of the pointer's element type, and the
+offset of the view's first element in it. Nothing is ever copied. Of an array that a recording of this thread has locked (`array_locks`) the
 flat one can be written.
 """
 

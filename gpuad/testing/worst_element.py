@@ -18,6 +18,8 @@ from ..arguments import layouts
 from ..runtime.array_types import Extents
 from ..tape.rules import Rule
 from . import rule_check
+from .gradient_check import differences, dot, norm, without_scalars
+from .launch_memory import LaunchMemory, launched
 
 _FEW = 48
 Candidate: TypeAlias = "tuple[Any, tuple[int, ...]]"  # whose element, and which
@@ -63,14 +65,12 @@ def worst_of_kernel(
     f: Any, args: Sequence[Any], grid: Extents, block: Extents, shared_mem: int, call: Mapping[str, Any], seed: int
 ) -> Worst | None:
     """Of a launch, given as to `check_gradient`; None if nothing can be said. Arrays are as before when it returns."""
-    from . import _differences, _dot, _launched, _norm, _State, _without_scalars
-
-    state = _State(*_launched(f, args, grid, block, shared_mem, call))
+    state = LaunchMemory(*launched(f, args, grid, block, shared_mem, call))
     with state.kept():
         precision, rng = state.precision(), np.random.default_rng(seed)
         v, w = state.random(rng, scaled=True), state.random(rng, scaled=False)
-        slopes_along_v, weights, _ = _differences(state, precision, v)
-        towards = {key: w[key] + slopes_along_v[key] * (_norm(w) / (_norm(slopes_along_v) or 1)) for key in weights}
+        slopes_along_v, weights, _ = differences(state, precision, v)
+        towards = {key: w[key] + slopes_along_v[key] * (norm(w) / (norm(slopes_along_v) or 1)) for key in weights}
         weights = {key: weight * towards[key] for key, weight in weights.items()}
         gradient = state.reverse(weights)
 
@@ -90,7 +90,7 @@ def worst_of_kernel(
             h = precision.step
             plus, minus = state.after(along, h), state.after(along, -h)
             change = {key: (plus[key] - minus[key]) / (2 * h) for key in weights}
-            return _dot(along, gradient), _dot(_without_scalars(weights), change)
+            return dot(along, gradient), dot(without_scalars(weights), change)
 
         candidates: list[Candidate] = [(key, index) for key, (_, array, _) in state.views.items() for index in np.ndindex(array.shape)]
         candidates += [(p, index) for p, value in state.scalars.items() for index in np.ndindex(np.shape(layouts.scales(value)))]

@@ -200,14 +200,14 @@ def test_a_wrong_derivative_of_a_kernel_is_told_with_its_worst_element(project: 
     configured(project, table='kernels = ["kernels"]\nchecks = ["gradient"]\ndirections = 1')
     write(project, "step.cu", GOOD)
     (project.path / "conftest.py").write_text(
-        "from gpuad import testing\n"
-        "plain = testing._State.after\n"
+        "from gpuad.testing import launch_memory\n"
+        "plain = launch_memory.LaunchMemory.after\n"
         "def after(self, direction=None, step=0.0):\n"
         "    left = plain(self, direction, step)\n"
         "    for values in left.values():\n"
         "        if values.size == 100: values[33] *= 2\n"
         "    return left\n"
-        "testing._State.after = after\n"
+        "launch_memory.LaunchMemory.after = after\n"
     )
     result = project.runpytest_subprocess()
     result.assert_outcomes(failed=1)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuad import api, testing
+from gpuad import api
 from gpuad.arguments.annotations import Active, Const, Duplicated
 from gpuad.errors import GpuadError, UnsupportedError
-from gpuad.testing import Report, check_gradient
+from gpuad.testing import Report, check_gradient, launch_memory
+from gpuad.testing.launch_memory import Launch, LaunchMemory
 
 
 class Step:
@@ -54,7 +55,7 @@ def fake_autodiff(kernel: Any, grid: Any, block: Any, args: Any, mode: str) -> N
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     if not request.node.name.startswith("test_real"):
-        monkeypatch.setattr(testing, "api", SimpleNamespace(autodiff=fake_autodiff, Forward="forward", Reverse="reverse"))
+        monkeypatch.setattr(launch_memory, "api", SimpleNamespace(autodiff=fake_autodiff, Forward="forward", Reverse="reverse"))
 
 
 def arguments(dtype: Any = np.float64, n: int = 50) -> tuple[Any, ...]:
@@ -134,14 +135,14 @@ def test_arrays_and_shadows_are_as_before() -> None:
 
 def test_overlapping_views_share_their_shadow() -> None:
     base = np.random.default_rng(0).normal(0, 1, 20)
-    state = testing._State(testing._Launch(Step(), 1, 1), (base[:-2], base[2:], 0.5, 18))
+    state = LaunchMemory(Launch(Step(), 1, 1), (base[:-2], base[2:], 0.5, 18))
     assert np.shares_memory(state.pairs[0].shadow, state.pairs[1].shadow) and len(state.rooms) == 1
-    assert testing.address(state.pairs[1].shadow) - testing.address(state.pairs[0].shadow) == 16
+    assert launch_memory.address(state.pairs[1].shadow) - launch_memory.address(state.pairs[0].shadow) == 16
 
 
 def test_annotated_arguments_leave_the_rest_inactive() -> None:
     x, y, a, n = arguments()
-    state = testing._State(testing._Launch(Step(), 1, 1), (Duplicated(x), Const(y), a, n))
+    state = LaunchMemory(Launch(Step(), 1, 1), (Duplicated(x), Const(y), a, n))
     assert list(state.pairs) == [0] and not state.scalars
 
 

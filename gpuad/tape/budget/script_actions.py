@@ -1,4 +1,9 @@
-"""A script with its memory: the actions that its items come to."""
+"""A script with its memory: the actions that its items come to.
+
+In: a script (`script`), whose buffers have places, the memory that they lie in, and what a first recording has kept. Out: for each item the
+copies, launches and transfers that do it, and what puts arrays back after a failure. Nothing is decided here, and nothing is done before
+the actions run.
+"""
 
 from __future__ import annotations
 

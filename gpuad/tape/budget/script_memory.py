@@ -1,4 +1,8 @@
-"""The transient memory that the items of a script take, as far as it is known before they run."""
+"""The transient memory that the items of a script take, as far as it is known before they run.
+
+In: the items and the program. Out: bytes, as a pool rounds them: of versions that are put together for an adjoint, of partial sums, of the
+scratch of stacks that was measured as the program was recorded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Where the memory lies that a stored program uses: in the caller's arrays, in shadows, in the saved bytes, or in what it puts together."""
+"""Where the memory lies that a stored program uses: in the caller's arrays, in shadows, in the saved bytes, or in what it puts together.
+
+In: pointers and arrays of a recording, at the moment of an operation's reverse. Out: places as JSON has them, and the bytes of `saved.bin`.
+Assumed: operations are looked at from the last to the first, as versions are found (`memory.version_finder`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What a kernel launch does to memory, as regions of the allocations behind its arguments."""
+"""What a kernel launch does to memory, as regions of the allocations behind its arguments.
+
+In: a kernel's body with a launch's numbers, and the kinds of statements. Out: bytes that may be touched, never less than are; and those
+that are surely written, never more. Where an index hangs on data it is all of the array that was passed, or all of its allocation where the
+kernel may leave that array. Exact where indices are affine (`analysis.injectivity.Walk`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Hands each adjoint the version of memory that it needs, while a recording is reversed."""
+"""Hands each adjoint the version of memory that it needs, while a recording is reversed.
+
+In: a use of memory, as it was before an operation. Out: a pointer to that version: the live allocation, a saved piece, or a transient
+buffer that is put together of pieces by copies planned before. Assumed: operations are reached from the last to the first.
+"""
 
 from __future__ import annotations
 

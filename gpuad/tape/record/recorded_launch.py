@@ -1,4 +1,8 @@
-"""A recorded kernel launch."""
+"""A recorded kernel launch: its effects on memory, what its adjoint reads, and how that adjoint runs.
+
+In: a bound call and its adjoint. Out: `Launched`, an operation of the tape. What a launch reaches (`Reaches`) is found once for launches
+that are alike, counted from where pointers point, and becomes regions of allocations for each (`Effects`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A call in a program is made again and again in the same words: what was found out about it is kept."""
+"""The cache of bound calls: a call in a program is made again and again, by the same line with the same objects, and is bound once.
+
+In: kernel, geometry and the very objects passed, with the line of the call. Out: what binding and judging such a call has found
+(`KnownLaunch`). It holds as long as arrays are laid out as they were, and no shadow has been noted since that could matter.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Seeds: which shadows they go to, checked before anything is written."""
+"""Seeds: which shadows they go to, checked before anything is written.
+
+In: {Duplicated: array or number} as the caller gives them. Out: pairs of shadow and seed, with the allocation and the elements that each
+covers. TapeError for a seed that fits no shadow, for two on one element, and for one on memory that the tape does not know.
+"""
 
 from __future__ import annotations
 
