@@ -285,7 +285,7 @@ FAULTS: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "clears too much": (gpuad.rule(**SETTING, reverse=_clears_too_much)(_place), (A, np.arange(6.0)), "Taylor"),
     "writes a version": (_rule(_times, _writes_what_it_needs), (A, B, C), "writes to an array that it may only read"),
     "writes a seed": (gpuad.rule(**ADDING, reverse=_writes_a_seed_to_be_read)(_add), (2.0, A, C), "writes to an array that it may"),
-    "returns a gradient": (_rule(_times, _returns), (A, B, C), "returns something, which nobody takes"),
+    "returns a gradient": (_rule(_times, _returns), (A, B, C), "returns something, which is not used"),
 }  # fmt: skip
 
 

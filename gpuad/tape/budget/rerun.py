@@ -13,8 +13,8 @@ from typing import Any
 
 from ... import pipeline
 from ...affine.effects import Shape
-from ...affine.relations import is_installed
 from ...affine.inverse_certificate import takes_back
+from ...affine.relations import is_installed
 from ...analysis.inverses import inverse
 from ...api import Kernel as UserKernel
 from ...ir.nodes import Accumulate, Atomic, How, Kernel
