@@ -34,6 +34,8 @@ pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 OPTIMISED = (TESTS / "codegen", TESTS / "runtime", TESTS.parent / "kernels")
+BY_BOTH = (TESTS / "codegen", TESTS / "runtime")
+EVERY_KERNEL = TESTS / "gradients" / "test_gradients.py"
 LEVEL_ASKED = os.environ.get(compiler.LEVEL)  # whoever names one means all tests
 IN_VECTORS = re.compile(r"^ *GPUAD_(LANES|FLOATS|DOUBLES|SUMS)\b", re.MULTILINE)  # before a loop that is one at -O1, too
 PTX = ptx_executor.Ptx("-fmad=false", "-ftz=false")  # rounds as the other executors do
@@ -51,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """With `--ptx` the tests that ask for the CPU's executor get the one that executes PTX."""
     host.compiled = compiled_for_tests
-    gc.set_threshold(20_000)  # thousands of kernels stay: looking through them every 700 objects takes a twentieth of the time
+    gc.set_threshold(100_000, 20)  # thousands of kernels stay: looking through them every 700 objects takes a twentieth of the time
     if config.getoption("--ptx"):
         launch_tools.EXECUTORS["host"] = PTX
 
@@ -85,7 +87,7 @@ _ended = itertools.count(1)
 
 def pytest_runtest_teardown() -> None:
     """What the tests keep for one another, thousands of kernels, is not gone through again by every collection of garbage."""
-    if next(_ended) % 300 == 0:
+    if next(_ended) % 500 == 0:
         gc.collect()
         gc.freeze()
 
@@ -120,8 +122,8 @@ def on_host_unjoined(launches_are_joined_at_once: None, monkeypatch: pytest.Monk
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of ways of differentiating that are not the usual one (all recorded, all atomic), and of tapes, each test is run by one of the
-    executors, in turns; the usual way of a launch, and all in the nightly set, by both."""
+    """Each test that asks for an executor is run by one of the two, in turns, and nightly by both. On a push both run where they are the
+    subject: their rooms, and the usual gradient of each kernel that ships; and random programs, which are compared between them."""
     left = [] if NIGHTLY else [item for item in items if _is_other_executor_s(item)]
     if left:
         config.hook.pytest_deselected(items=left)
@@ -131,9 +133,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_other_executor_s(item: pytest.Item) -> bool:
     params = getattr(getattr(item, "callspec", None), "params", {})
-    executor, way = params.get("executor"), params.get("way", params.get("recorded"))
-    usual = way in (None, False, "usual", (True, True)) and not item.path.is_relative_to(TESTS / "tape")
-    if executor not in ("host", "reference") or usual:
+    executor = params.get("executor")
+    if executor not in ("host", "reference") or any(map(item.path.is_relative_to, BY_BOTH)):
+        return False
+    if item.path == EVERY_KERNEL and params["way"] == "usual":
         return False
     rest = item.nodeid.replace("host", "").replace("reference", "")  # the same in each worker, and for both executors
     return executor != ("host", "reference")[zlib.crc32(rest.encode()) % 2]

@@ -18,8 +18,8 @@ from gpuad.errors import GpuadError
 from gpuad.runtime.compiler import LEVEL, has_compiler
 from gpuad.runtime.host import Host
 
-BATCH = 5
-COUNT = cases(5, 40)
+BATCH = 3
+COUNT = cases(3, 40)
 FIRST = int(os.environ.get("GPUAD_SEED", "0"))
 EDGES = 0.05  # share of the elements that may lie at knife edges
 PATIENCE = 120.0  # seconds for cutting a failing kernel down

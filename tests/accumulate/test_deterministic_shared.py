@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from gather_tools import pairs
 from launch_tools import compiled, running
-from nightly import cases
+from nightly import cases, share
 from random_shared import RandomShared
 from shared_cases import SHARED, WARPS
 
@@ -185,7 +185,7 @@ def test_what_threads_do_in_any_order_is_refused(name: str) -> None:
     assert found.value.line
 
 
-@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("name", share(list(SHARED), 2))
 def test_the_threads_of_a_block_come_in_one_order_on_a_cpu(name: str) -> None:
     """What is refused elsewhere is taken here, but for what threads exchange in global memory."""
     case, found = SHARED[name], set()

@@ -162,8 +162,7 @@ def several() -> dict[str, Callable[[Case], tuple[Any, ...]]]:
     }
 
 
-@pytest.mark.parametrize("name", ["mix", "smooth"])
-@pytest.mark.parametrize("known", several())
+@pytest.mark.parametrize(("name", "known"), share([(name, known) for known in several() for name in ("mix", "smooth")], 3))
 def test_a_known_call_is_not_taken_for_another(name: str, known: str) -> None:
     case = Case(name)
     case.warm(lambda: several()[known](case))
@@ -248,7 +247,7 @@ def memory_of(args: Sequence[Any]) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [*((name, gpuad.Reverse) for name in share(list(CASES), 2)), *((name, gpuad.Forward) for name in share(list(CASES), 3))],
+    [*((name, gpuad.Reverse) for name in share(list(CASES), 3)), *((name, gpuad.Forward) for name in share(list(CASES), 5))],
 )
 def test_every_case_on_other_content(name: str, mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies and logs are those of each call; bit by bit what a kernel that knows no call leaves."""
@@ -599,7 +598,7 @@ def test_random_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CallReplay, "made", lambda *args: hits.append(made(*args)) or hits[-1])
     held = [[*(np.linspace(0.1 + k, 0.9 + k, 24) for k in range(4)), np.zeros(2)] for _ in range(2)]
     ran = 0
-    for seed in range(cases(600, 1200)):
+    for seed in range(cases(300, 1200)):
         cold._ready.clear()
         cold._again.clear()
         expected, found = (outcome(k, seed, h) for k, h in zip((cold, warm), held, strict=True))

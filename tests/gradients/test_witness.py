@@ -21,8 +21,8 @@ LAUNCHES: int | None
 WAYS: Ways
 LAUNCHES, WAYS = (None, in_all_ways) if NIGHTLY else (4, in_few_ways)
 OWN = len(list(own_words()))
-CHOSEN = list(shapes().values()) if NIGHTLY else [*list(shapes().values())[:OWN], *list(shapes().values())[OWN::6]]
-RANDOM = NIGHTLY or 10
+CHOSEN = list(shapes().values()) if NIGHTLY else [*list(shapes().values())[:OWN], *list(shapes().values())[OWN::10]]
+RANDOM = NIGHTLY or 5
 BATCH = 10
 
 pytestmark = pytest.mark.skipif(not has_compiler(), reason="the oracle needs a C++ compiler")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nightly import share
 
 from gpuad import Active, Const, Duplicated, LaunchError, ShadowError, Tape, TapeError, UnsupportedError, ops, pipeline, stop_gradient
 from gpuad.codegen.cuda import cuda_source
@@ -884,7 +885,7 @@ def test_on_a_stand_in_for_the_gpu(cupy: Any) -> None:
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", share(["float32", "float64"], 2))
 def test_generated_text_compiles_for_a_gpu(dtype: str) -> None:
     for name, entry in table.TABLE.items():
         count = entry.ufunc.nin + entry.raw

@@ -17,6 +17,7 @@ import pytest
 from certificate_tools import FAULTS, edited, places
 from gather_tools import pairs
 from launch_tools import CASES, arguments, compiled, running, shipped
+from nightly import share
 
 import gpuad
 from gpuad import api, pipeline
@@ -73,7 +74,9 @@ def passes(adjoint: Adjoint, call: Call) -> Iterator[tuple[pipeline.Stage, ...]]
         yield pipeline.stages(adjoint, call)
 
 
-@pytest.mark.parametrize(("name", "executor"), [*((name, "host") for name in CASES), *((name, "reference") for name in list(CASES)[::6])])
+@pytest.mark.parametrize(
+    ("name", "executor"), [*((name, "host") for name in CASES), *((name, "reference") for name in share(list(CASES), 12))]
+)
 def test_each_pass_that_is_not_the_plain_adjoint_has_a_certificate(name: str, executor: str) -> None:
     with running(executor):
         adjoint, call = of_case(name)

@@ -2,7 +2,7 @@
 executor computes, of core IR every bit is.
 
 Products and sums are not contracted here, so that both round alike and take the same branches. In CI these are the gradients, and the
-states that they leave, of the first kernels with a short text, 30 in all. `GPUAD_NIGHTLY=2000` runs so many of each grammar, long ones
+states that they leave, of the first kernels with a short text, 15 in all. `GPUAD_NIGHTLY=2000` runs so many of each grammar, long ones
 too, primal and tangent as well; `GPUAD_SEED=n` begins with another one.
 """
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason="there is no NVR
 
 NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY", "0"))
 FIRST = int(os.environ.get("GPUAD_SEED", "0"))
-BATCH = 5
+BATCH = 3
 CORE = 20  # kernels of a batch
 
 
@@ -69,8 +69,8 @@ def whole_case(kernel: Any) -> Case:
 
 
 GRAMMARS = {
-    "base": Grammar(random_kernel, Case.of, 20, 1000),
-    "language": Grammar(whole_kernel, whole_case, 10, 2000),
+    "base": Grammar(random_kernel, Case.of, 9, 1000),
+    "language": Grammar(whole_kernel, whole_case, 6, 2000),
 }
 
 

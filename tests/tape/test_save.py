@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nightly import share
 
 import gpuad
 from gpuad import Active, Duplicated
@@ -439,8 +440,7 @@ def scaled_by(x: Any, factor: float, way: Any, y: Any) -> None:
     np.multiply(x, factor * 0.5, out=y)
 
 
-@pytest.mark.parametrize("restore", [False, True])
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+@pytest.mark.parametrize(("program", "restore"), share([(p, r) for p in PROGRAMS for r in (False, True)], 3), ids=str)
 def test_programs_with_rules(tmp_path: Path, program: Any, restore: bool) -> None:
     x, w, v = pair((4, 4), 1), pair((4, 4), 2), pair(4, 3)
     tape = gpuad.Tape(restore=restore)
