@@ -162,7 +162,7 @@ class _Entry:
         body = [] if self.lanes else [*self.function(lines), ""]
         looped = self.looped()
         before, after = (looped, []) if self.lanes and self.row_fields else ([], looped)
-        self.body = "\n".join([*comment(kernel.header), *before, *body, *inside, *self.rows(), "", *self.width(), *after])
+        self.body = "\n".join([*comment(kernel.header), *before, *body, *inside, *self.rows(), "", *self.width(), *after, *self.part()])
         self.entry = "\n".join([*self.launch(), ""])
 
     def promote(self, kernel: Kernel, reserved: Sequence[str]) -> None:
@@ -476,63 +476,60 @@ class _Entry:
         index["x"] = thread if self.loops["x"].merged else f"gpuad_rx * blockDim.x + {thread}"
         return [f"{{{thread}, gpuad_ty, gpuad_tz}}", "{gpuad_rx, gpuad_ry, gpuad_rz}", f"{{{index['x']}, {index['y']}, {index['z']}}}"]
 
+    def part(self) -> list[str]:
+        """The work of a part of a launch."""
+        count = len(self.sums)
+        done = [f"({self.kept()}*)launch.done + {count} * range.part"] if count else []
+        slots = [slot for p, slot in zip(self.given, self.slots("launch.slots"), strict=True) if p not in self.row_fields]
+        ends = (f"range.{end}" for end in ("first", "last", "from", "to"))
+        call = ", ".join([*slots, *done, "launch.blockDim", "launch.gridDim", *ends])
+        return [
+            f"static void gpuad_part_{self.name}(const gpuad_launch& launch, const gpuad_range& range)",
+            "{",
+            f"{INDENT}gpuad_rows_{self.name}({call});",
+            "}",
+            "",
+        ]
+
     def launch(self) -> list[str]:
         x, y, z = (self.loops[a] for a in "xyz")
         count = len(self.sums)
-        merged = "true" if x.merged else "false"
         width = "gridDim.x * blockDim.x" if x.merged else "blockDim.x"
         if self.stop is not None:
             width = f"gpuad_width_{self.name}({', '.join([*self.slots(), 'blockDim', 'gridDim'])})"
-        kept, done = self.kept(), [f"done.data() + {count} * part"] if count else []
-        slots = [slot for p, slot in zip(self.given, self.slots(), strict=True) if p not in self.row_fields]
-        call = ", ".join([*slots, *done, "blockDim", "gridDim", "first, last, from, to"])
-        return [
-            f'extern "C" GPUAD_EXPORT int gpuad_launch_{self.name}(const long long* geometry, const unsigned long long* slots)',
-            "{",
-            "    using namespace gpuad_host;",
-            "    const gpuad_dim gridDim = {geometry[0], geometry[1], geometry[2]}, blockDim = {geometry[3], geometry[4], geometry[5]};",
-            f"    const long long rows = ({z.rows}) * ({y.rows}) * ({x.rows}), most = 0x7fff0000LL;",
-            f"    const long long width = {width}, threads = rows * width * {y.threads} * {z.threads};",
-            "    if (gridDim.x * blockDim.x > most || gridDim.y * blockDim.y > most || gridDim.z * blockDim.z > most) return 1;",
-            f"    const bool split = {merged} && rows < 4 * std::llabs(geometry[6]);",
-            f"    const bool pays = {self.pays()};",
-            "    const int workers = gpuad_workers(geometry[6], pays, split ? width : rows);",
-            f"    const int parts = {'workers' if count else 'gpuad_parts(workers, threads, split ? width : rows)'};",
-            *([f"    std::vector<{kept}> done({count} * parts);"] if count else []),
-            "    const auto work = [&](int part) {",
-            "        const long long first = split ? 0 : gpuad_bound(rows, part, parts);",
-            "        const long long last = split ? rows : gpuad_bound(rows, part + 1, parts);",
-            "        const long long from = split ? gpuad_bound(width, part, parts) : 0;",
-            "        const long long to = split ? gpuad_bound(width, part + 1, parts) : width;",
-            f"        gpuad_rows_{self.name}({call});",
-            "    };",
-            *(
-                ["    const int status = gpuad_parallel(workers, parts, work);"]
-                if count
-                else ["    return gpuad_parallel(workers, parts, work);"]
-            ),
-            *self.combine(),
-            "}",
+        yes = ("false", "true")
+        lines = [
+            "using namespace gpuad_host;",
+            "gpuad_launch launch;",
+            "if (!gpuad_begin(launch, geometry, slots)) return 1;",
+            "const gpuad_dim &gridDim = launch.gridDim, &blockDim = launch.blockDim;",
+            f"launch.rows = ({z.rows}) * ({y.rows}) * ({x.rows});",
+            f"launch.width = {width};",
+            f"launch.run = gpuad_part_{self.name};",
+            f"const long long threads = launch.rows * launch.width * {y.threads} * {z.threads};",
+            f"gpuad_share(launch, geometry[6], threads, {self.pays()}, {yes[x.merged]}, {yes[count > 0]});",
+            *([f"std::vector<{self.kept()}> done({count} * launch.parts);", "launch.done = done.data();"] if count else []),
+            *(["const int status = gpuad_run(launch);", *self.combine(), "return status;"] if count else ["return gpuad_run(launch);"]),
         ]
+        head = f'extern "C" GPUAD_EXPORT int gpuad_launch_{self.name}(const long long* geometry, const unsigned long long* slots)'
+        return [head, "{", *(INDENT + line for line in lines), "}"]
 
     def kept(self) -> str:
         """What a worker keeps of each sum."""
         return "double" if self.strips else "std::vector<gpuad_flushed>"
 
-    def slots(self) -> list[str]:
+    def slots(self, where: str = "slots") -> list[str]:
         changed = {written(s) for s in walk_stmts(self.kernel.body)}
         kinds = [pointer(p, p not in changed) if isinstance(p, Buffer) else c_type(p.type) for p in self.given]
-        return [f"gpuad_slot<{kind}>(slots, {k})" for k, kind in enumerate(kinds)]
+        return [f"gpuad_slot<{kind}>({where}, {k})" for k, kind in enumerate(kinds)]
 
     def combine(self) -> list[str]:
         """Adds the workers' sums to memory."""
         count, kinds = len(self.sums), [c_type(s.stmt.buffer.element) for s in self.sums]
-        if not count:
-            return []
         if not self.strips:
-            return [*(f"    gpuad_combine<{kind}>(done, {k}, {count});" for k, kind in enumerate(kinds)), "    return status;"]
+            return [f"gpuad_combine<{kind}>(done, {k}, {count});" for k, kind in enumerate(kinds)]
         targets = [f"{self.slots()[self.given.index(s.stmt.buffer)]} + {self.printer.text.text(s.stmt.index)}" for s in self.sums]
-        return [*(f"    gpuad_add_up(done, {k}, {count}, {target});" for k, target in enumerate(targets)), "    return status;"]
+        return [f"gpuad_add_up(done, {k}, {count}, {target});" for k, target in enumerate(targets)]
 
     def pays(self) -> str:
         """The condition under which starting workers for a launch pays, as C++."""
