@@ -440,7 +440,10 @@ def scaled_by(x: Any, factor: float, way: Any, y: Any) -> None:
     np.multiply(x, factor * 0.5, out=y)
 
 
-@pytest.mark.parametrize(("program", "restore"), share([(p, r) for p in PROGRAMS for r in (False, True)], 3), ids=str)
+RULED = share([(p, restore) for p in PROGRAMS for restore in (False, True)], 3)
+
+
+@pytest.mark.parametrize(("program", "restore"), RULED, ids=[f"{p.__name__}-{restore}" for p, restore in RULED])
 def test_programs_with_rules(tmp_path: Path, program: Any, restore: bool) -> None:
     x, w, v = pair((4, 4), 1), pair((4, 4), 2), pair(4, 3)
     tape = gpuad.Tape(restore=restore)
