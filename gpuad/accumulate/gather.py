@@ -26,6 +26,7 @@ from ..ir.rewrite import (
     defined,
     edit,
     expressions_in,
+    holds,
     map_blocks,
     map_expr,
     map_exprs,
@@ -133,7 +134,8 @@ def gather(
     """The accumulations into those of the shadows that can be gathered, or None if there are none; what a launch has to prove is left to
     it. Of each shadow: which of several ways to see its accumulations (`Shifts.of`). `threads`: what `body` calls the number of threads.
     `by_digits`: a thread is known by the digits of its index, and where it takes none apart there is nothing to gather."""
-    tables, body = inline_constant_tables(_without_sums(body))
+    body = _without_sums(body)
+    tables, body = inline_constant_tables(body) if holds(body, ir.Alloc) else ((), body)
     if not is_movable(body):
         return None
     indices = {axis: names.var(axis, I32) for axis in AXES}

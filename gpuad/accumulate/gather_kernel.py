@@ -221,7 +221,7 @@ def gather_kernel(
     body = simplify(accumulate_directly(eliminate_common_subexpressions(merge_control_flow(body)), collecting), first_own)
     body = flattened(simplify(factor_linear_values(body, collecting, names, first_own), first_own))
     body = postpone_means(body, collecting, gathered.scalars)
-    return (*making(gathered.tables, body), *body), collecting
+    return (*(making(gathered.tables, body) if gathered.tables else ()), *body), collecting
 
 
 def _by_own_loops(gathered: Gather) -> dict[tuple[ir.Var, ...], list[ir.Buffer]]:

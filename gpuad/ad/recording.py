@@ -198,7 +198,7 @@ class _Task:
                         body = checkpoint_iterations(body, origin, saved.values(), first, names)
                     body = eliminate_dead_code(body, private=saved.values())
                     tried("iteration_checkpoints", replace(self.primal, body=body))
-                return _summary(share_tiles(body, arrays), self.primal, saved, working, stacks)
+                return _summary(share_tiles(body, arrays) if holds(body, ir.Alloc) else body, self.primal, saved, working, stacks)
             needed, again = found, late
 
     def _needed(self, body: ir.Block, origin: dict[ir.Var, ir.Var]) -> frozenset[int]:

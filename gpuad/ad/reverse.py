@@ -22,8 +22,8 @@ from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.functions import EXTREMA, bits
 from ..ir.rewrite import Names, edit, walk_stmts
+from ..ir.shared import is_shared
 from ..ir.types import I32, Space, value_type
-from ..optimize.privatisation import is_shared
 from ..source import Span
 from .adjoint import Ledger, Propagation, Term, adjoint_of, common_predicate, is_linear, only_conditional, total
 from .forward_sweep import ForwardSweep, Owned, ScopeKey, Versions, closed_form

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from .nodes import Alloc, Buffer, Kernel
+from .nodes import Alloc, Buffer, Kernel, Stmt
 from .rewrite import walk_stmts
 from .types import Space
 
@@ -19,7 +19,7 @@ _ALIGNED = 16
 
 def shared_arrays(kernel: Kernel) -> tuple[Buffer, ...]:
     """The kernel's shared arrays, each once, in the order in which they are made."""
-    made = (s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Alloc) and s.buffer.space is Space.SHARED)
+    made = (s.buffer for s in walk_stmts(kernel.body) if isinstance(s, Alloc) and is_shared(s))
     return tuple(dict.fromkeys(made))
 
 
@@ -53,3 +53,8 @@ def _pieces(arrays: tuple[Buffer, ...]) -> Iterator[tuple[Buffer, int]]:
 
 def _end(found: Iterable[tuple[Buffer, int]]) -> int:
     return max((start + size(array) for array, start in found), default=0)
+
+
+def is_shared(stmt: Stmt) -> bool:
+    """Whether the statement makes a shared array."""
+    return isinstance(stmt, Alloc) and stmt.buffer.space is Space.SHARED

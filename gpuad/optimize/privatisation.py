@@ -25,6 +25,7 @@ from dataclasses import replace
 from ..analysis.index_polynomials import constant, polynomial, split
 from ..ir import nodes as ir
 from ..ir.rewrite import blocks, edit, expressions, map_blocks, named, touches, walk_blocks, walk_stmts
+from ..ir.shared import is_shared
 from ..ir.types import Space
 from .dead_code import holds_barrier
 
@@ -166,11 +167,6 @@ def tiles(kernel: ir.Kernel) -> Iterator[tuple[ir.For | ir.While, ir.Buffer]]:
     for stmt in walk_stmts(kernel.body):
         if isinstance(stmt, ir.For | ir.While):
             yield from ((stmt, s.buffer) for s in stmt.body if isinstance(s, ir.Alloc) and is_shared(s))
-
-
-def is_shared(stmt: ir.Stmt) -> bool:
-    """Whether the statement makes a shared array."""
-    return isinstance(stmt, ir.Alloc) and stmt.buffer.space is Space.SHARED
 
 
 def _moved(block: ir.Block, alloc: ir.Alloc) -> ir.Block | None:

@@ -21,8 +21,8 @@ from ..analysis.races import Extent, contested, is_plain_write, proved_race, sur
 from ..errors import LaunchError, ShadowError, UnsupportedError
 from ..inspect.barrier_order import Access, hindrance, may_be_ordered
 from ..inspect.store_conflicts import StoreConflictInspector, distinguishing_stores
-from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Stmt, Store
-from ..ir.rewrite import walk_stmts
+from ..ir.nodes import Accumulate, Alloc, Atomic, Buffer, Kernel, Load, Stmt, Store
+from ..ir.rewrite import holds, walk_stmts
 from ..optimize.privatisation import tiles
 from ..runtime.base import Memory
 from .adjoint import Adjoint, Inspected
@@ -109,6 +109,8 @@ def premises_hold(adjoint: Adjoint, call: Call) -> bool:
     numbers = call.numbers(adjoint.primal)
     if not all(strides(evaluate(p, numbers.scalars)) for p in adjoint.recording.premises):
         return False
+    if not holds(adjoint.primal.body, Alloc):
+        return True
     filled: bool = adjoint.facts.get(
         ("tiles", call.key), lambda: all(defines_before_use(adjoint.primal, loop, tile, numbers) for loop, tile in tiles(adjoint.primal))
     )
