@@ -19,11 +19,11 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..ir.nodes import Block, Buffer, How, Stmt
 from ..ir.types import I64, Space
-from .effects import AXES, Dim, Effect, Shape
+from .effects import AXES, Dim, Effect, Shape, inside
 from .equivalence import STRATEGIES, Strategy, differing
 from .instances import Instances
 from .layout import Layouts
@@ -464,17 +464,9 @@ def _parts(item: Effect | Addition) -> list[Node | None]:
 
 def _memory(instances: Instances, parts: Iterable[Node | None]) -> Iterable[Buffer]:
     """The arrays on which something hangs."""
-    seen: set[object] = set()
-    waiting: list[Any] = list(parts)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Node) and node not in seen:
-            seen.add(node)
-            waiting += node.args
-            if node.op == "load":
-                yield node.args[0]
-            if node.op in ("carried", "result"):
-                recurrence = instances.recurrences.get(node.args[0])
-                waiting += [*recurrence.nexts, *recurrence.firsts, recurrence.condition] if recurrence is not None else []
-        elif not isinstance(node, Node) and hasattr(node, "guards"):
-            waiting += node.guards
+
+    def carried(node: Node) -> Iterable[Node | None]:
+        loop = instances.recurrences.get(node.args[0]) if node.op in ("carried", "result") else None
+        return (*loop.nexts, *loop.firsts, loop.condition) if loop is not None else ()
+
+    return (node.args[0] for node in inside(parts, dims=True, more=carried) if node.op == "load")

@@ -11,9 +11,9 @@ from functools import partial
 from ..ir.nodes import Buffer
 from ..ir.types import I64
 from .certificate import Run
+from .effects import inside
 from .instances import Instances
 from .relations import context, is_so, relation
-from .sums import inside
 
 
 def copies(run: Run, target: Buffer, source: Buffer | None, first: int, count: int) -> bool:
@@ -36,7 +36,7 @@ def _copies(run: Run, target: Buffer, source: Buffer | None, first: int, count: 
     if write.element.text is None or any(g.text is None for g in guards):
         return False
     if source is None:
-        right = not write.value.dims and not any(node.op == "load" for node in inside(write.value))
+        right = not write.value.dims and not any(node.op == "load" for node in inside([write.value]))
     else:
         right = write.value.op == "load" and write.value.args == (source, instances.graph.cast(write.element, I64))
     found = relation(instances.graph, write.dims, write.guards, [write.element.text]).range()

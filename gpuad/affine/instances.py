@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ..ir import nodes as ir
 from ..ir.rewrite import used_vars, walk_stmts
 from ..ir.types import BOOL, I32, I64, U32, Scalar, Space, value_type
-from .effects import AXES, Dim, Effect, Recurrence, Shape, Substitution
+from .effects import AXES, Dim, Effect, Recurrence, Shape, Substitution, inside
 from .values import Graph, Node, addends, is_zero, limits, vanishes
 
 _NOT_ZERO = ("gpuad_used", "gpuad_collected")
@@ -344,7 +344,7 @@ class Walk:
             parts = list(addends(after))
             rest = [(sign, node) for sign, node in parts if node is not own]
             alone = len(parts) - len(rest) == 1 and (1, own) in parts
-            if alone and not any(_mentions(node, placeholders) for _, node in rest):
+            if alone and not any(found in placeholders for found in inside([node for _, node in rest], dims=True)):
                 total = self.total(rest, self.graph.constant(0.0, kind))
                 added = self.graph.node("sum", (dim, total), kind)
                 return added if is_zero(first) else self.graph.node("+", (first, added), kind)
@@ -440,21 +440,6 @@ def _asks_for(guard: Node, value: Node) -> bool:
     if guard.op != "compare" or guard.args[0] != "!=" or not guard.args[1].type.is_float:
         return False
     return is_zero(guard.args[2]) and vanishes(value, guard.args[1])
-
-
-def _mentions(node: Node, wanted: Sequence[Node]) -> bool:
-    seen: set[Node] = set()
-    waiting: list[object] = [node]
-    while waiting:
-        found = waiting.pop()
-        if any(found is w for w in wanted):
-            return True
-        if isinstance(found, Node) and found not in seen:
-            seen.add(found)
-            waiting += found.args
-        elif isinstance(found, Dim):
-            waiting += found.guards
-    return False
 
 
 def _assigned(body: ir.Block) -> list[ir.Var]:

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..ir.nodes import Buffer
 from .cells import Cut
-from .effects import Dim, Effect
+from .effects import Dim, Effect, inside
 from .instances import Instances
 from .layout import Layouts
 from .points import Points
@@ -179,7 +179,7 @@ class Sums:
 
     def wanted(self, k: int) -> int:
         """How many instances of a cell are looked at."""
-        return _SAMPLES + 4 * max((len(node.args[1]) for node in inside(self.all[k].value) if node.op == "table"), default=0)
+        return _SAMPLES + 4 * max((len(node.args[1]) for node in inside([self.all[k].value]) if node.op == "table"), default=0)
 
     def kinks(self, k: int) -> list[Cut]:
         """Where quasi-affine parts of an addition's value begin and end."""
@@ -231,27 +231,15 @@ def unknown(addition: Addition) -> list[Node]:
     return [g for g in (*(g for d in addition.dims for g in d.guards), *addition.guards) if g.text is None]
 
 
-def inside(value: Node) -> Iterator[Node]:
-    """The nodes that a value is made of, each once."""
-    seen: set[Node] = set()
-    waiting: list[Any] = [value]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Node) and node not in seen:
-            seen.add(node)
-            waiting += node.args
-            yield node
-
-
 def seed_of(addition: Addition, linear: Collection[Buffer]) -> Node | None:
     """The one element of shadows on which a value hangs."""
-    found = [node for node in inside(addition.value) if node.op == "load" and node.args[0] in linear]
+    found = [node for node in inside([addition.value]) if node.op == "load" and node.args[0] in linear]
     return found[0] if len(found) == 1 and found[0] in list(loads(addition)) else None
 
 
 def loads(addition: Addition) -> Iterator[Node]:
     """The loads of an addition's value whose indices are quasi-affine in the instance."""
     own = {d.name for d in addition.dims}
-    for node in inside(addition.value):
+    for node in inside([addition.value]):
         if node.op == "load" and node.args[1].text is not None and node.dims and node.dims <= own:
             yield node
