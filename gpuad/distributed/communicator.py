@@ -10,23 +10,19 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 import numpy as np
 
 from ..arguments.annotations import Duplicated, Stopped
-from ..arguments.arrays import leaf_memory, namespace
+from ..arguments.arrays import leaf_memory
 from ..arguments.recorder import current
 from ..errors import DistributedError, LaunchError, UnsupportedError
 from ..ops.temporaries import new_array
 from ..pipeline import in_fixed_point
 from ..tape.memory.region import of_array
 from . import operations
-from .agreement import HEADER, Agreement, compare_header, header
 from .buffers import Buffer, Segments, buffer, is_whole, refuse_overlap
-from .mpi import MpiTransport, Pending
-from .nccl import NcclTransport, Queued
+from .exchange import NUMBERS, Exchange
 from .operations import COLLECTIVES, EXTREMA, ISEND, MESSAGES, SENT, Call, Message
 from .request import Request
 from .session import Session
-from .watch import Watch, keep
 
-NUMBERS = 64  # of one (rank, tag), how many messages may be on their way
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -42,35 +38,13 @@ def _recorded(method: Callable[Concatenate[Communicator, P], T]) -> Callable[Con
     return noted
 
 
-class Communicator:
+class Communicator(Exchange):
     """The ranks of one of MPI's communicators, as `wrap` gives it.
 
     Its calls are MPI's, with the buffers that mpi4py's upper-case methods take; an array with a gradient is passed as `Duplicated`, on all
     ranks or on none. Inside of a tape they are recorded, outside of one they take plain arrays. `rank`, `size`; `mpi`: MPI's own.
     Counts are what is sent: a message is as long as the buffer that it is received into.
     """
-
-    def __init__(self, mpi: Any, watch: Watch | None, limit: float, check: bool, nccl: Any = None) -> None:
-        import mpi4py.MPI
-
-        self.MPI = mpi4py.MPI
-        self.mpi, self.nccl = mpi, nccl
-        self.rank, self.size = int(mpi.Get_rank()), int(mpi.Get_size())
-        self.watch, self.wrapped = watch or Watch(mpi, limit), watch is None
-        calls, forward, back = self.watch.duplicates(mpi, 3)
-        self.check, self._calls = check, Agreement(calls, self.watch)
-        self.forward, self.back = self._transport(forward), self._transport(back)
-        self.tags = int(mpi.Get_attr(self.MPI.TAG_UB)) // NUMBERS if nccl is None else 1  # NCCL has none: messages come in order
-        self.requests: dict[int, Any] = {}
-        self.back_requests: dict[int, Pending | Queued] = {}
-        self.open: dict[int, Request] = {}  # requests that were not waited for, by their slot
-        self._library: Any = np
-        self.number = len(operations.communicators)
-        operations.communicators.append(self)
-
-    def _transport(self, own: Any) -> MpiTransport | NcclTransport:
-        """One direction."""
-        return MpiTransport(own, self.watch) if self.nccl is None else NcclTransport(self.nccl, self.rank, self.size)
 
     # --- as MPI has it -----------------------------------------------------------------------------------------------------------------
 
@@ -112,17 +86,7 @@ class Communicator:
         self.watch.renew(self.mpi)
         for comm in operations.communicators:
             if comm.watch is self.watch:
-                comm._renew()
-
-    def _renew(self) -> None:
-        """Goes on with other communicators of MPI; all ranks call it."""
-        calls, forward, back = self.watch.duplicates(self.mpi, 3)
-        self._calls.renew(calls)
-        for transport, comm in ((self.forward, forward), (self.back, back)):
-            if isinstance(transport, MpiTransport):
-                transport.renew(comm)
-        keep(self.requests, self.back_requests)
-        self.requests, self.back_requests, self.open = {}, {}, {}
+                comm.start_again()
 
     # --- collectives ---------------------------------------------------------------------------------------------------------------------
 
@@ -313,76 +277,6 @@ class Communicator:
             self._run(operations.ARRIVED, call, write=b)
         self.open.pop(call.slot, None)
 
-    # --- what the rules call -------------------------------------------------------------------------------------------------------------
-
-    def library(self, *arrays: Any) -> Any:
-        """Whose arrays a call works on; where it has none, whose the last one did."""
-        array = next((a for a in arrays if a is not None), None)
-        if array is not None:
-            self._library = namespace(array)
-        return self._library
-
-    def agree(self, call: Call) -> None:
-        """Compares a collective with the others', before anything is sent."""
-        self.watch.require()
-        if not self.check or self.size == 1:
-            return
-        wrong = self._calls.counts_fit(call.given, call.expected) if call.given else []
-        self._calls.same(call.said, "; ".join(wrong), otherwise=f"{call.name}: the ranks do not make the same call")
-
-    def post_send(self, call: Message, array: Any) -> tuple[Pending | Queued, Any]:
-        """Starts to send, with what says what it is before it."""
-        assert call.dest is not None
-        self.watch.require()
-        self._calls.sends(call.dest, call.send_tag)
-        x = operations.packed(array, ()) if array is not None else self._library.empty(0, np.uint8)
-        said = header(int(x.nbytes), call.dtype, call.active)
-        first = self.watch.hold(self._calls.comm.Isend([said, self.MPI.BYTE], call.dest, call.send_tag), said) if self.check else None
-        return self.forward.send(x, call.dest, call.send_tag), (first, said)
-
-    def sent(self, leaving: tuple[Any, Any]) -> None:
-        """Waits until it has left."""
-        pending, (first, said) = leaving
-        self.forward.finish(pending)
-        if first is not None:
-            self.watch.wait(first, pending.what, said)
-
-    def post_receive(self, call: Message, array: Any) -> tuple[Pending | Queued, Any]:
-        """Starts to receive into memory of its own."""
-        assert call.source is not None
-        self.watch.require()
-        self._calls.asks(call.source, call.recv_tag)
-        library = self.library(array)
-        y = library.empty(int(array.size) if array is not None else 0, array.dtype if array is not None else np.uint8)
-        came, own = bytearray(HEADER), header(int(y.nbytes), call.dtype, call.active)
-        first = self.watch.hold(self._calls.comm.Irecv([came, self.MPI.BYTE], call.source, call.recv_tag), came) if self.check else None
-        return self.forward.receive(y, call.source, call.recv_tag), (first, came, own)
-
-    def received(self, coming: tuple[Any, Any]) -> Any:
-        """Waits for a message, which has to be what is expected."""
-        pending, (first, came, own) = coming
-        if first is not None:
-            self.watch.wait(first, pending.what, (came, pending.array))
-            try:
-                compare_header(bytes(came), own, pending.what)
-            except DistributedError as error:  # the array itself is still received, and not wanted
-                keep(pending)
-                self.watch.tell(error)
-                raise
-        return self.forward.finish(pending)
-
-    def back_send(self, call: Message, array: Any) -> None:
-        """Sends the shadow of what was received; it leaves on its own."""
-        assert call.source is not None
-        x = array.reshape(-1).copy() if array is not None else self._library.empty(0, np.uint8)
-        self.back.send(x, call.source, call.recv_tag * NUMBERS + call.recv_number % NUMBERS)
-
-    def back_receive(self, call: Message, array: Any) -> Pending | Queued:
-        """Starts to receive what is to be added to the shadow of what was sent."""
-        assert call.dest is not None
-        y = self.library(array).empty(int(array.size) if array is not None else 0, array.dtype if array is not None else np.uint8)
-        return self.back.receive(y, call.dest, call.send_tag * NUMBERS + call.send_number % NUMBERS)
-
     # --- how -----------------------------------------------------------------------------------------------------------------------------
 
     def replicated(self, *pairs: Duplicated) -> None:
@@ -392,11 +286,6 @@ class Communicator:
         if session is None:
             raise LaunchError("replicated() is said inside of a tape")
         session.replicate(self, pairs)
-
-    @property
-    def calls(self) -> Agreement:
-        """Where ranks compare."""
-        return self._calls
 
     def _session(self) -> Session | None:
         """That of the recording that goes on, in which this communicator is used from here on."""
