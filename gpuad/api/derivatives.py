@@ -81,21 +81,21 @@ def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: CallKey | None) -
         exact = exactly(call, tangent.exact)
         chosen.note_call(said, plan.args, exact, pipeline.switches(), lambda: tangent_launches(tangent, exact))
         return
-    way = launch_plan_of(chosen, call)
-    call = exactly(call, way.adjoint.exact)
-    _reverse(way, call)
-    chosen.note_call(said, plan.args, call, pipeline.switches(), lambda: reverse_launches(way, call))
+    launch_plan = launch_plan_of(chosen, call)
+    call = exactly(call, launch_plan.adjoint.exact)
+    _reverse(launch_plan, call)
+    chosen.note_call(said, plan.args, call, pipeline.switches(), lambda: reverse_launches(launch_plan, call))
 
 
-def _reverse(way: LaunchPlan, call: Call) -> None:
-    adjoint, stages, both = way.adjoint, way.stages, way.both
+def _reverse(launch_plan: LaunchPlan, call: Call) -> None:
+    adjoint, stages, both = launch_plan.adjoint, launch_plan.stages, launch_plan.both
     pipeline.check_stores(adjoint, call)
     call = kept_seeds(call, adjoint)
     if both is not None:
         call.run(both.kernel, pipeline.arguments(both.parameters, call, pipeline.live(call)))
         return
     state = pipeline.before(adjoint, call)
-    pipeline.run_primal(way.primal, adjoint, call, state)
+    pipeline.run_primal(launch_plan.primal, adjoint, call, state)
     for width in range(call.bound.width):
         pipeline.run_stages(adjoint, stages, call, state.again(adjoint, call), width)
 

@@ -36,7 +36,7 @@ def check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected:
 def dropped(chosen: Kernel, position: int, escape: Escape, actives: str, kind: str) -> str:
     where = f"{escape.span}: " if escape.span else ""
     caret = f"\n{escape.span.caret()}" if escape.span else ""
-    way = "and they come out of it again" if kind == "const" else "but it has no shadow"
+    why = "and they come out of it again" if kind == "const" else "but it has no shadow"
     offer = "stop_gradient({0}) to cut it on purpose" if escape.returns else "Const({0}) to drop it on purpose"
     name = escape.buffer.name
     if position >= len(chosen.parameters):
@@ -45,7 +45,7 @@ def dropped(chosen: Kernel, position: int, escape: Escape, actives: str, kind: s
             f"no shadow{caret}\n  give it one: kernel.with_shadow('{name}', shadow). Nothing was launched."
         )
     return (
-        f"{where}error: argument {position + 1} `{name}` of kernel `{chosen.name}` gets values that depend on {actives}, {way}{caret}\n"
+        f"{where}error: argument {position + 1} `{name}` of kernel `{chosen.name}` gets values that depend on {actives}, {why}{caret}\n"
         f"  pass Duplicated({name}) to keep its gradient, or {offer.format(name)}. Nothing was launched."
     )
 

@@ -149,7 +149,7 @@ def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -
     for p in shadow_parameters(adjoint):
         hows = {s.how for s in body if isinstance(s, Accumulate | Take) and s.buffer == p.item}
         first = next((s for s in walk_stmts(adjoint.layout.body) if getattr(s, "buffer", None) == p.item), None)
-        how, why = _way(hows)
+        how, why = _how(hows)
         if how == "atomic" and isinstance(p.item, Buffer) and p.item in uncertified:
             why = f"what is faster is not certified ({uncertified[p.item]})"
         if p.item in collected:
@@ -158,7 +158,7 @@ def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -
     return rows
 
 
-def _way(hows: set[How]) -> tuple[str, str]:
+def _how(hows: set[How]) -> tuple[str, str]:
     if {How.REDUCED, How.ATOMIC} <= hows:
         return "atomic", "threads meet in elements; what all add to one element is summed over each block first"
     if How.REDUCED in hows:

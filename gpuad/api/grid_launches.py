@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class _Way:
+class _PartPlan:
     adjoint: Adjoint
     primal: IrKernel
     stages: tuple[pipeline.Stage, ...]
@@ -45,15 +45,15 @@ def reverse_all(plans: Iterable[Planned], known: bool) -> None:
     if known:
         plans = list(plans)
         for plan in {plan.kernel: plan for plan in plans[::-1]}.values():
-            _bound(plan, _way, lambda chosen, call: None)
+            _bound(plan, _part_plan, lambda chosen, call: None)
     saved = [(plan, _bound(plan, _saved, _launched)) for plan in plans]
     for plan, kept in saved[::-1]:
         if kept is None:
             continue
-        way, call, state = kept
+        part_plan, call, state = kept
         with plan.kernel.room(), on_stream(plan.stream, plan.args):
             for width in range(call.bound.width):
-                pipeline.run_stages(way.adjoint, way.stages, call, state.again(way.adjoint, call), width)
+                pipeline.run_stages(part_plan.adjoint, part_plan.stages, call, state.again(part_plan.adjoint, call), width)
 
 
 def second_all(plans: Iterable[Planned], directions: Sequence[Any], known: bool) -> None:
@@ -110,26 +110,26 @@ def _launched(chosen: Kernel, call: Call) -> None:
     pipeline.run_primal(chosen.primal(call.aliases()), None, call)
 
 
-def _way(chosen: Kernel, call: Call) -> _Way:
+def _part_plan(chosen: Kernel, call: Call) -> _PartPlan:
     """The kernels of a launch and its reverse, compiled."""
     return once(call, "part", lambda: _found(chosen, call))
 
 
-def _found(chosen: Kernel, call: Call) -> _Way:
+def _found(chosen: Kernel, call: Call) -> _PartPlan:
     adjoint = chosen.reverse_for(pattern_of(chosen, call), call)
     check_flow(chosen, call, adjoint.escapes, connected=True)
-    way = _Way(adjoint, chosen.primal(call.aliases()), pipeline.stages(adjoint, call))
-    kernels = (adjoint.augmented or way.primal, pipeline.counting(adjoint, call), *(k for s in way.stages for k in s.kernels))
+    part_plan = _PartPlan(adjoint, chosen.primal(call.aliases()), pipeline.stages(adjoint, call))
+    kernels = (adjoint.augmented or part_plan.primal, pipeline.counting(adjoint, call), *(k for s in part_plan.stages for k in s.kernels))
     exactly(call, adjoint.exact).prepare(list(kernels))
-    return way
+    return part_plan
 
 
-def _saved(chosen: Kernel, call: Call) -> tuple[_Way, Call, State]:
+def _saved(chosen: Kernel, call: Call) -> tuple[_PartPlan, Call, State]:
     """Makes a launch and keeps all that its reverse will read."""
-    way = _way(chosen, call)
-    call = exactly(call, way.adjoint.exact)
-    pipeline.check_stores(way.adjoint, call)
-    state = pipeline.before(way.adjoint, call)
-    pipeline.run_primal(way.primal, way.adjoint, call, state)
-    pipeline.keep_live(way.adjoint, call, state, frozenset())
-    return way, call, state
+    part_plan = _part_plan(chosen, call)
+    call = exactly(call, part_plan.adjoint.exact)
+    pipeline.check_stores(part_plan.adjoint, call)
+    state = pipeline.before(part_plan.adjoint, call)
+    pipeline.run_primal(part_plan.primal, part_plan.adjoint, call, state)
+    pipeline.keep_live(part_plan.adjoint, call, state, frozenset())
+    return part_plan, call, state

@@ -57,7 +57,7 @@ class LaunchPlan:
 
 def launch_plan_of(chosen: Kernel, call: Call) -> LaunchPlan:
     """Finds the kernels, refuses what cannot be differentiated, and compiles; nothing of this if the call is like an earlier one."""
-    return once(call, "way", lambda: _found(chosen, call))
+    return once(call, "launch_plan", lambda: _found(chosen, call))
 
 
 def once(call: Call, what: Hashable, find: Callable[[], T]) -> T:
@@ -80,18 +80,18 @@ def exactly(call: Call, exact: bool) -> Call:
 def run_again(chosen: Kernel, plan: Planned, said: CallKey | None) -> bool:
     """Runs a call that is like an earlier one and needs nothing but launches; False, and nothing is done, if it is not that."""
     known = chosen.known(specialization_key(plan.grid, plan.block, plan.args, plan.shared_mem))
-    way = known.shared.get(_key(known.library)) if known is not None else None
-    memory = known.memory(plan.args) if known is not None and way is not None and way.direct else None
-    if known is None or way is None or memory is None:
+    launch_plan = known.shared.get(_key(known.library)) if known is not None else None
+    memory = known.memory(plan.args) if known is not None and launch_plan is not None and launch_plan.direct else None
+    if known is None or launch_plan is None or memory is None:
         return False
-    executor = executor_of(known.library, way.adjoint.exact)
-    launches = [_of(each, known, *memory) for each in way.direct]
+    executor = executor_of(known.library, launch_plan.adjoint.exact)
+    launches = [_of(each, known, *memory) for each in launch_plan.direct]
     for launch in launches:
         executor.launch(*launch, shared_mem=known.shared_mem)
 
     def prepared() -> list[Launch]:
         calls = (executor.prepared(*launch, shared_mem=known.shared_mem) for launch in launches)
-        return [Launch(call, each.positions) for call, each in zip(calls, way.direct, strict=True)]
+        return [Launch(call, each.positions) for call, each in zip(calls, launch_plan.direct, strict=True)]
 
     note(said, plan.args, pipeline.switches(), executor, known.makes, prepared)
     return True
@@ -104,7 +104,7 @@ def _of(each: Direct, known: Ready, primals: Sequence[Any], shadows: Sequence[An
     return each.kernel, each.grid or known.grid, known.block, args
 
 
-def _key(library: str | None, what: Hashable = "way") -> Hashable:
+def _key(library: str | None, what: Hashable = "launch_plan") -> Hashable:
     """What the plan depends on beyond the specialization key."""
     return what, pipeline.switches(), executor_of(library)
 
@@ -179,9 +179,9 @@ class _Making:
             self.made(room, Fresh("zeros", length=int(room.root.size), dtype=room.root.dtype))
 
 
-def reverse_launches(way: LaunchPlan, call: Call) -> list[Launch] | None:
+def reverse_launches(launch_plan: LaunchPlan, call: Call) -> list[Launch] | None:
     """The launches of a call and its adjoint; None if there is more to do than these."""
-    adjoint = way.adjoint
+    adjoint = launch_plan.adjoint
     if pipeline.stores_in_doubt(adjoint, call):
         return None
     kept = kept_seeds(call, adjoint)
@@ -190,20 +190,20 @@ def reverse_launches(way: LaunchPlan, call: Call) -> list[Launch] | None:
         for width, (theirs, ours) in enumerate(zip(given.shadows, used.shadows, strict=True)):
             if theirs is not ours:
                 making.made(ours, Fresh("shadow", i, width))
-    if way.both is not None:
-        args = pipeline.arguments(way.both.parameters, kept, pipeline.live(kept))
-        making.add(way.both.kernel, args, _positions(way.both.parameters))
+    if launch_plan.both is not None:
+        args = pipeline.arguments(launch_plan.both.parameters, kept, pipeline.live(kept))
+        making.add(launch_plan.both.kernel, args, _positions(launch_plan.both.parameters))
         return making.launches
     state = pipeline.before(adjoint, kept)
     _copies(making, state.entries)
     making.zeros(state.logs)
     own = kept.bound.primals()
     more = state.logs if adjoint.augmented is not None else []
-    making.add(adjoint.augmented or way.primal, [*own, *kept.offset_values(), *more], range(len(own)))
+    making.add(adjoint.augmented or launch_plan.primal, [*own, *kept.offset_values(), *more], range(len(own)))
     for width in range(kept.bound.width):
         again = state.again(adjoint, kept)
         _copies(making, again.entries)
-        for stage in way.stages:
+        for stage in launch_plan.stages:
             own_args = pipeline.own_arguments(adjoint, stage, kept, again, width)
             if own_args is None:
                 return None

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ..context_variables import scoped
 from ..runtime.array_types import NdArray
 
-_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+_internal: ContextVar[bool] = ContextVar("internal reads", default=False)
 
 
 class Elements(Protocol):
@@ -42,7 +42,7 @@ class DeferredClearing:
 
     def show(self) -> None:
         """The caller is about to see the shadow."""
-        if not _quiet.get():
+        if not _internal.get():
             self.seen = True
             if self.owed:
                 self.clear_owed()
@@ -84,11 +84,11 @@ def deferred_at(where: int) -> DeferredClearing | None:
     return _known.get(where)
 
 
-def loudly() -> None:
-    """Ends what `quietly` began: an interrupt that comes while its block is left may leave it."""
-    _quiet.set(False)
+def end_internal_reads() -> None:
+    """Ends what `internal_reads` began: an interrupt that comes while its block is left may leave it."""
+    _internal.set(False)
 
 
-def quietly() -> AbstractContextManager[None]:
+def internal_reads() -> AbstractContextManager[None]:
     """Within it gpuad itself reads `.shadow`, and does not let the caller see its elements before the next reversal."""
-    return scoped(_quiet, True)
+    return scoped(_internal, True)

@@ -2,7 +2,7 @@
 
 In: one of MPI's communicators, or one of NCCL's with it; calls and messages as rules record them. Out: arrays that came, after the ranks
 have agreed that they make the same call, or that a message is what is expected. Forward and reverse go by communicators of their own, so
-that one never takes what the other has sent. """
+that one never takes what the other has sent."""
 
 from __future__ import annotations
 

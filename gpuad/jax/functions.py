@@ -203,8 +203,8 @@ def _reverse_jvp(operands: Sequence[Any], dots: Sequence[Any], *, launch: Launch
     if not moved:
         return found, _reverse.bind(*operands[:held], *seeds, launch=launch)
     own = replace(launch, active=_active(launch.signature, (*launch.dotted, *moved), launch.count), moved=moved)
-    ways = [ad.instantiate_zeros(dots[launch.order.index(k)]) for k in moved]
-    return found, _second.bind(*operands[: len(launch.order)], *operands[held:], *ways, *seeds, launch=own)
+    directions = [ad.instantiate_zeros(dots[launch.order.index(k)]) for k in moved]
+    return found, _second.bind(*operands[: len(launch.order)], *operands[held:], *directions, *seeds, launch=own)
 
 
 # --- second derivatives: both are given the arguments and the seeds -----------------------------------------------------------------------
@@ -229,9 +229,9 @@ def _second_results(*operands: Any, launch: Launch) -> list[Any]:
 
 def _second_work(*operands: Any, launch: Launch) -> list[Any]:
     rest = operands[_second_held(launch) :]
-    ways = dict(zip(launch.moved, rest, strict=False))
-    grown = dict(zip(launch.results, map(conjugate, rest[len(ways) :]), strict=True))
-    _, found = _twice(launch, operands, ways, grown)
+    directions = dict(zip(launch.moved, rest, strict=False))
+    grown = dict(zip(launch.results, map(conjugate, rest[len(directions) :]), strict=True))
+    _, found = _twice(launch, operands, directions, grown)
     return [conjugate(x) for x in _in_type(launch, found, launch.dotted, operands)]
 
 
@@ -240,8 +240,8 @@ def _back_results(*operands: Any, launch: Launch) -> list[Any]:
 
 
 def _back_work(*operands: Any, launch: Launch) -> list[Any]:
-    ways = dict(zip(launch.dotted, operands[_second_held(launch) :], strict=True))
-    pushed, found = _twice(launch, operands, ways, {})
+    directions = dict(zip(launch.dotted, operands[_second_held(launch) :], strict=True))
+    pushed, found = _twice(launch, operands, directions, {})
     of_arguments = [conjugate(x) for x in _in_type(launch, found, launch.moved, operands)]
     return [*of_arguments, *_in_type(launch, pushed, launch.results, operands)]
 
@@ -257,7 +257,7 @@ ad.primitive_jvps[_launch] = _launch_jvp
 ad.primitive_jvps[_reverse] = _reverse_jvp
 transposable(_tangent, _held, lambda seeds, held, launch: _reverse.bind(*held, *seeds, launch=launch))
 transposable(_reverse, _held, lambda dots, held, launch: _tangent.bind(*held, *dots, launch=launch))
-transposable(_second, _second_held, lambda ways, held, launch: _back.bind(*held, *ways, launch=launch))
+transposable(_second, _second_held, lambda directions, held, launch: _back.bind(*held, *directions, launch=launch))
 
 
 for _operation, _first in ((_tangent, _held), (_second, _second_held), (_back, _second_held)):

@@ -352,17 +352,17 @@ class _Reverse(torch.autograd.Function):  # type: ignore[misc]
         return tuple(own.gradients(wanted, types, found))
 
     @staticmethod
-    def backward(ctx: Any, *ways: Any) -> Any:
+    def backward(ctx: Any, *directions: Any) -> Any:
         own: Function = ctx.own
         if torch.is_grad_enabled():
             raise GpuadError(f"`{own.signature.name}`: third derivatives come in a later release")
         seeds, originals = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         nothing = (None,) * 5
-        if all(w is None for w in ways):
+        if all(w is None for w in directions):
             return (*nothing, *(None for _ in (*seeds, *originals)))
         given = [x if x is None or k in own.signature.pointers else x.item() for k, x in enumerate(originals)]
         states, pushed = own.bridge.second(
-            given, ctx.wanted, dict(zip(own.returned, seeds, strict=True)), dict(zip(own.signature.passed, ways, strict=True))
+            given, ctx.wanted, dict(zip(own.returned, seeds, strict=True)), dict(zip(own.signature.passed, directions, strict=True))
         )
         of_seeds = [None if s is None or pushed[k] is None else pushed[k].to(s.dtype) for k, s in zip(own.returned, seeds, strict=True)]
         of_states = [None if g is None or x is None else g.to(x.dtype) for x, g in zip(originals, states, strict=True)]

@@ -298,19 +298,19 @@ class Bridge:
         given: Sequence[Any],
         wanted: Sequence[bool],
         seeds: Mapping[int, Any],
-        ways: Mapping[int, Any],
+        directions: Mapping[int, Any],
         turned: Mapping[int, Any] | None = None,
     ) -> tuple[list[Any], list[Any]]:
-        """The derivative of the pullback g = J(x)^T v, by one forward pass over the reverse, by position. For tangents `ways` of the state
-        before the launch and `turned` of the seeds (None: zeros) the tangents of g, and J times `ways`; so for cotangents `ways` of g the
-        gradients of the state, the Hessian of <v, F> times `ways`, and those of the seeds."""
+        """The derivative of the pullback g = J(x)^T v, by one forward pass over the reverse, by position. For tangents `directions` of the
+        state before the launch and `turned` of the seeds (None: zeros) the tangents of g, and J times `directions`; so for cotangents
+        `directions` of g the gradients of the state, the Hessian of <v, F> times `directions`, and those of the seeds."""
         signature = self.signature
         active = signature.active(wanted)
         made = self.made(given, (False,) * self.count)
-        state, near = self._state(made, given), next(x for x in (*ways.values(), *seeds.values()) if x is not None)
+        state, near = self._state(made, given), next(x for x in (*directions.values(), *seeds.values()) if x is not None)
         types = [self._tangent_type(made, k) if on else None for k, on in enumerate(active)]
         duals = [None if t is None else self._shadow(made, k, t, seeds.get(k), near) for k, t in enumerate(types)]
-        dots = [None if t is None else self._shadow(made, k, t, ways.get(k), near) for k, t in enumerate(types)]
+        dots = [None if t is None else self._shadow(made, k, t, directions.get(k), near) for k, t in enumerate(types)]
         grown = [None if t is None else self._shadow(made, k, t, (turned or {}).get(k), near) for k, t in enumerate(types)]
         with on_stream_of([near]):
             pairs = signature.pairs(self._arrays(state), _shared(duals))

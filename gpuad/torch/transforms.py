@@ -91,14 +91,14 @@ class _Shape(NamedTuple):
     numbers: tuple[Any, ...]
     at: tuple[int, ...]
 
-    def second(self, tensors: Sequence[Any], ways: Mapping[int, Any], turned: Mapping[int, Any]) -> tuple[list[Any], list[Any]]:
+    def second(self, tensors: Sequence[Any], directions: Mapping[int, Any], turned: Mapping[int, Any]) -> tuple[list[Any], list[Any]]:
         """`Bridge.second` of it, for tangents by position."""
         args, signature = list(self.numbers), self.operator.signature
         for j, x in zip(self.at, tensors[self.cuts[2] :], strict=True):
             args[j] = x
         wanted = [c == "1" for c in self.wanted]
         seeds = dict(zip(signature.outputs, tensors, strict=False))
-        return self.operator.bridge.second(self.operator.numbers(args), wanted, seeds, ways, turned)
+        return self.operator.bridge.second(self.operator.numbers(args), wanted, seeds, directions, turned)
 
     @property
     def positions(self) -> list[int]:
@@ -132,12 +132,14 @@ class _Reverse(torch.autograd.Function):  # type: ignore[misc]
         ctx.save_for_forward(*tensors)
 
     @staticmethod
-    def backward(ctx: Any, *ways: Any) -> Any:
+    def backward(ctx: Any, *directions: Any) -> Any:
         shape: _Shape = ctx.shape
         _check_twice(shape.operator)
-        if all(w is None for w in ways):
+        if all(w is None for w in directions):
             return (None, *(None for _ in ctx.saved_tensors))
-        found = iter(_Back.apply(shape, tuple(w is not None for w in ways), *(w for w in ways if w is not None), *ctx.saved_tensors))
+        found = iter(
+            _Back.apply(shape, tuple(w is not None for w in directions), *(w for w in directions if w is not None), *ctx.saved_tensors)
+        )
         of_seeds = [next(found) for _ in range(shape.cuts[0])]
         between = [None] * (shape.cuts[2] - shape.cuts[0])
         return (None, *of_seeds, *between, *(next(found) if shape.wanted[k] == "1" else None for k in shape.positions))
@@ -187,8 +189,8 @@ class _Back(_Once):
 
     @staticmethod
     def forward(shape: _Shape, there: Sequence[bool], *tensors: Any) -> Any:
-        ways, own = _filled(there, tensors)
-        states, pushed = shape.second(own, _carrying(dict(zip(shape.gradients, ways, strict=True)), shape.wanted), {})
+        directions, own = _filled(there, tensors)
+        states, pushed = shape.second(own, _carrying(dict(zip(shape.gradients, directions, strict=True)), shape.wanted), {})
         outputs = shape.operator.signature.outputs
         of_seeds = [torch.zeros_like(s) if pushed[k] is None else pushed[k].to(s.dtype) for k, s in zip(outputs, own, strict=False)]
         arguments = zip(shape.positions, own[shape.cuts[2] :], strict=True)
@@ -203,9 +205,9 @@ class _Turned(_Once):
     @staticmethod
     def forward(shape: _Shape, there: Sequence[bool], *tensors: Any) -> Any:
         dots, own = _filled(there, tensors)
-        ways = _carrying(dict(zip(shape.positions, dots[shape.cuts[2] :], strict=True)), shape.wanted)
+        directions = _carrying(dict(zip(shape.positions, dots[shape.cuts[2] :], strict=True)), shape.wanted)
         turned = {k: d for k, d in zip(shape.operator.signature.outputs, dots[: shape.cuts[0]], strict=True) if d is not None}
-        found, _ = shape.second(own, ways, turned)
+        found, _ = shape.second(own, directions, turned)
         types = dict(zip(shape.positions, (x.dtype for x in own[shape.cuts[2] :]), strict=True))
         return tuple(found[k].to(types[k]) for k in shape.gradients)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ... import pipeline
 from ...api import FlatArguments, Kernel, check_flow, on_stream, pattern_of
-from ...arguments.deferred_clearing import loudly, quietly
+from ...arguments.deferred_clearing import end_internal_reads, internal_reads
 from ...arguments.layouts import layout
 from ...errors import ShadowError
 from ...pipeline import Call
@@ -54,7 +54,7 @@ class LaunchRecording(OperationRecording):
             step = LaunchStep(kernel, known.args, line, where, grid, block, shared_mem, stream)
             self._run(known, step)
         except BaseException:
-            loudly()
+            end_internal_reads()
             self.unknown()
             raise
         self._note(step, fixed and known.lasts and lasting(grid) and lasting(block))
@@ -69,7 +69,7 @@ class LaunchRecording(OperationRecording):
     def _known_launch(
         self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any, where: str
     ) -> KnownLaunch:
-        with quietly():
+        with internal_reads():
             try:
                 call = kernel.bind(grid, block, args, shared_mem, stream)
             except ShadowError:
