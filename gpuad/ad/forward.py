@@ -26,7 +26,7 @@ from ..analysis.to_be_recorded import bound_in
 from ..errors import UnsupportedError
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.functions import EXTREMA, POLES, SETTLING, bits
+from ..ir.functions import EXTREMA, POLES, SATURATING, bits
 from ..ir.rewrite import Names, blocks, map_expr, map_stmt_exprs, touches
 from ..ir.types import I32, I64, value_type
 from ..source import Span
@@ -301,16 +301,16 @@ class _Forward:
     def term(self, expr: ir.Call, argument: ir.Expr, entry: Partial, tangent: ir.Expr) -> ir.Expr:
         """What an argument's tangent adds to that of a function."""
         infinities = self.facts.infinities
-        if expr.function in SETTLING and not grows(expr) and infinities.may_be(argument):
-            return settled(tangent, entry)
+        if expr.function in SATURATING and not grows(expr) and infinities.may_be(argument):
+            return saturated(tangent, entry)
         assert entry.value is not None
-        lost = expr.function in POLES and infinities.may_settle(argument)  # a tangent that is 0 because of what has overflowed
+        lost = expr.function in POLES and infinities.may_saturate(argument)  # a tangent that is 0 because of what has overflowed
         return b.chain(tangent, entry.value) if entry.singular and not lost else times(tangent, entry.value)
 
 
-def settled(tangent: ir.Expr, entry: Partial) -> ir.Expr:
+def saturated(tangent: ir.Expr, entry: Partial) -> ir.Expr:
     """The tangent times a partial, 0 where that is exactly 0: the tangent of what has overflowed is infinite or NaN, and a function that
-    settles there has none."""
+    saturates there has none."""
     partial = entry.value
     assert partial is not None
     if not entry.singular or b.is_const(tangent, 0):

@@ -464,9 +464,11 @@ def _parts(item: Effect | Addition) -> list[Node | None]:
 
 def _memory(instances: Instances, parts: Iterable[Node | None]) -> Iterable[Buffer]:
     """The arrays on which something hangs."""
-
-    def carried(node: Node) -> Iterable[Node | None]:
-        loop = instances.recurrences.get(node.args[0]) if node.op in ("carried", "result") else None
-        return (*loop.nexts, *loop.firsts, loop.condition) if loop is not None else ()
-
-    return (node.args[0] for node in inside(parts, dims=True, more=carried) if node.op == "load")
+    known: dict[str, None] = {}
+    while parts:
+        nodes = list(inside(parts, dims=True))
+        yield from (node.args[0] for node in nodes if node.op == "load")
+        loops = dict.fromkeys(node.args[0] for node in nodes if node.op in ("carried", "result") and node.args[0] not in known)
+        known |= loops
+        found = (instances.recurrences[name] for name in loops if name in instances.recurrences)
+        parts = [part for loop in found for part in (*loop.nexts, *loop.firsts, loop.condition)]

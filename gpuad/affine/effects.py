@@ -7,7 +7,7 @@ all along each axis with more threads than one, and one a loop, the value of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,16 +153,15 @@ class Substitution:
         return self.graph.node("at", (node, names, *(self.mapping[n] for n in names)), node.type)
 
 
-def inside(parts: Iterable[object], *, dims: bool = False, more: Callable[[Node], Iterable[object]] = lambda node: ()) -> Iterator[Node]:
-    """The nodes that some parts are made of, each once; with `dims` also those of the guards of dimensions that are summed over. `more`:
-    what else a node stands for."""
+def inside(parts: Iterable[object], *, dims: bool = False) -> Iterator[Node]:
+    """The nodes that some parts are made of, each once; with `dims` also those of the guards of dimensions that are summed over."""
     seen: set[Node] = set()
     waiting = list(parts)
     while waiting:
         part = waiting.pop()
         if isinstance(part, Node) and part not in seen:
             seen.add(part)
-            waiting += (*part.args, *more(part))
+            waiting += part.args
             yield part
         elif dims and isinstance(part, Dim):
             waiting += part.guards

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
-from ..ir.functions import BOUNDED, CHOOSING, OVERFLOWING, POSITIVE, SETTLING
+from ..ir.functions import BOUNDED, CHOOSING, OVERFLOWING, POSITIVE, SATURATING
 from ..ir.rewrite import blocks, expressions, walk_stmts
 from ..ir.types import F64
 from .flows import Value, closure, differentiable, flows
@@ -26,22 +26,22 @@ _SOURCE = ir.Var("infinity", F64, -1)  # a stand-in for what overflows
 @dataclass(frozen=True)
 class Infinities:
     """The variables and memory of a kernel that may be infinite, the values of variables, and whether the kernel comes back from infinity:
-    by a denominator, or a function that is finite there or gives another argument. `settled`: what is made of such."""
+    by a denominator, or a function that is finite there or gives another argument. `saturated`: what is made of such."""
 
     found: frozenset[Value]
     lets: dict[ir.Var, ir.Expr]
     comes_back: bool = False
-    settled: frozenset[Value] = frozenset()
+    saturated: frozenset[Value] = frozenset()
 
     def may_be(self, expr: ir.Expr) -> bool:
         """Whether an expression over values of the kernel may be infinite."""
         return any(v == _SOURCE or v in self.found for v in _carried(expr, self.lets))
 
-    def may_settle(self, expr: ir.Expr) -> bool:
+    def may_saturate(self, expr: ir.Expr) -> bool:
         """Whether an expression may have its value from what was infinite."""
-        return any(v == _SOURCE or v in self.settled for v in self.settling(expr))
+        return any(v == _SOURCE or v in self.saturated for v in self.saturating(expr))
 
-    def settling(self, expr: ir.Expr) -> Iterator[ir.Var]:
+    def saturating(self, expr: ir.Expr) -> Iterator[ir.Var]:
         """The variables that an expression has its value from, and the stand-in if that comes from what was infinite in it."""
         yield from differentiable(expr)
         if any(self.may_be(e) for e in _limited(expr)):
@@ -53,9 +53,9 @@ def infinities(kernel: ir.Kernel) -> Infinities:
     lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, ir.Let)}
     unread = frozenset(b for b in kernel.params if isinstance(b, ir.Buffer)) - _read_again(kernel.body)
     found = Infinities(closure(frozenset((_SOURCE,)), flows(kernel, lambda e: _carried(e, lets)), unread), lets)
-    settled = closure(frozenset((_SOURCE,)), flows(kernel, found.settling), unread)
+    saturated = closure(frozenset((_SOURCE,)), flows(kernel, found.saturating), unread)
     limited = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in _limited(top))
-    return replace(found, settled=settled, comes_back=any(map(found.may_be, limited)))
+    return replace(found, saturated=saturated, comes_back=any(map(found.may_be, limited)))
 
 
 def _read_again(block: ir.Block, written: frozenset[ir.Buffer] = frozenset()) -> frozenset[ir.Buffer]:
@@ -81,7 +81,7 @@ def _limited(expression: ir.Expr) -> Iterator[ir.Expr]:
         match expr:
             case ir.Binary(op="/", right=y):
                 yield y
-            case ir.Call(function=function, arguments=arguments) if function in SETTLING or function in CHOOSING:
+            case ir.Call(function=function, arguments=arguments) if function in SATURATING or function in CHOOSING:
                 yield from arguments
 
 
