@@ -227,32 +227,20 @@ class _Step:
         return infinities.comes_back and infinities.may_be(partial)
 
     def quotient(self, expr: Binary, seed: Expr, result: Expr | None) -> None:
+        """The seed is divided first, then multiplied by the quotient: the product of one over the denominator and the quotient would leave
+        the range of the type where the seed, or the slope of the denominator, is as large as they are small."""
         x, y = expr.left, expr.right
         if isinstance(y, Constant):
             return self.down(x, b.div(seed, y))
-        if self.owner.facts.infinities.may_be(y):
-            return self.vanishing(expr, seed, result)
-        if self.active(x):
-            self.down(x, b.chain(seed, b.div(b.const(1, y.type), y)))
-        if self.active(y):
-            whole = result if result is not None else expr
-            partial = b.mul(whole, whole) if result is not None and b.is_reciprocal(expr) else b.div(whole, y)
-            self.down(y, b.chain(seed, b.neg(partial)))
-        return None
-
-    def vanishing(self, expr: Binary, seed: Expr, result: Expr | None) -> None:
-        """The adjoint of a quotient whose denominator may overflow. Its seed is divided first, then multiplied by the quotient: the product
-        of both would leave the range of the type where the seed or the slope of the denominator is as large as they are small."""
-        x, y = expr.left, expr.right
         whole = result if result is not None else expr
-        inverse = whole if b.is_reciprocal(expr) else b.div(b.const(1, y.type), y)
-        share = b.chain(seed, inverse)
+        share = b.chain(seed, whole if b.is_reciprocal(expr) else b.div(b.const(1, y.type), y))
         if self.leaves(expr) > 1:
             share = self.named(share)
         self.down(x, share)
         seed = b.chain(share, whole)
-        self.divided.add(seed)
-        self.down(y, b.neg(seed))
+        if self.owner.facts.infinities.may_be(y):
+            self.divided.add(seed)
+        return self.down(y, b.neg(seed))
 
     def within(self, seed: Expr, partial: Expr) -> Expr | None:
         """The seed of a denominator, or of what that is made of, times a partial: the quotient is multiplied by that first, which is about

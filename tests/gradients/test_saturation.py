@@ -104,6 +104,13 @@ def test_the_log_of_a_small_sigmoid(real: str) -> None:
         np.testing.assert_allclose(forward(k, x, executor), 1 / (1 + np.exp(x.astype(float))), tolerance)
 
 
+@pytest.mark.parametrize("text", ["log(1/(1 + x*x))", "log(2/(x*x))", "log((1 + 1/x)/(x*x))"])
+def test_the_log_of_a_small_quotient(text: str) -> None:
+    x = np.array([3e5, 1e10, 1e11, 1e12, 1e18], np.float32)
+    for executor in ("host", "reference"):
+        np.testing.assert_allclose(reverse(kernel(text, "float"), x, executor), -2 / x, 1e-4)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     ("text", "sign"),
