@@ -43,18 +43,16 @@ extern "C" __global__ void adam_reverse(
         const float g = gradient[i];
         const float m = first[i] / (1.0f - powf(0.9f, (float)step));
         const float v = second[i] / (1.0f - powf(0.999f, (float)step));
-        const float dparameter_2 = dparameter[i];
-        const float dparameter_3 = -gpuad_chain(dparameter_2, 1.0f / (sqrtf(v) + 0.001f));
-        dsecond[i] += gpuad_chain(gpuad_chain(gpuad_chain(dparameter_2,
-            rate * m / (sqrtf(v) + 0.001f) / (sqrtf(v) + 0.001f)), 0.5f / sqrtf(v)),
-            1.0f / (1.0f - powf(0.999f, (float)step)));
-        dfirst[i] += gpuad_chain(rate * dparameter_3, 1.0f / (1.0f - powf(0.9f, (float)step)));
+        const float dparameter_2 = -gpuad_chain(dparameter[i], 1.0f / (sqrtf(v) + 0.001f));
+        dsecond[i] -= gpuad_chain(gpuad_chain(gpuad_chain(dparameter_2, rate * m / (sqrtf(v) + 0.001f)),
+            0.5f / sqrtf(v)), 1.0f / (1.0f - powf(0.999f, (float)step)));
+        dfirst[i] += gpuad_chain(rate * dparameter_2, 1.0f / (1.0f - powf(0.9f, (float)step)));
         const float dsecond_2 = dsecond[i];
         dsecond[i] = 0.999f * dsecond_2;
         const float dfirst_2 = dfirst[i];
         dfirst[i] = 0.9f * dfirst_2;
         dgradient[i] += 2.0f * ((1.0f - 0.999f) * (g * dsecond_2)) + (1.0f - 0.9f) * dfirst_2;
-        drate_2 = m * dparameter_3;
+        drate_2 = m * dparameter_2;
     }
     gpuad_block_sum(&drate[0], (double)drate_2);
 }

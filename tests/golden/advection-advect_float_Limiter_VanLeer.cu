@@ -28,16 +28,15 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
         const float wind_3 = wind[i - 1];
         const float dv_2 = dv[i];
         const float minus_dv = wind_2 * dv_2;
-        const float dlimited = 0.5f * ((1.0f - wind_3) * (wind_3 * dv_2));
+        const float dlimited = gpuad_chain(0.5f * ((1.0f - wind_3) * (wind_3 * dv_2)), 1.0f / (back_2 + back));
         if (!(back_2 * back <= 0.0f)) {
-            du_2 += 2.0f * (back_2 * gpuad_chain(dlimited, 1.0f / (back_2 + back)))
-                + (-gpuad_chain(dlimited, 2.0f * back_2 * back / (back_2 + back) / (back_2 + back)));
+            du_2 += 2.0f * (back_2 * dlimited) + (-gpuad_chain(dlimited, 2.0f * back_2 * back / (back_2 + back)));
         }
-        const float minus_dlimited = 0.5f * ((1.0f - wind_2) * minus_dv);
+        const float minus_dlimited = gpuad_chain(0.5f * ((1.0f - wind_2) * minus_dv), 1.0f / (back + ahead));
         dwind_2 += 0.5f * (limited * minus_dv) - (u_2 + 0.5f * (1.0f - wind_2) * limited) * dv_2;
         du_2 += dv_2 - minus_dv;
         if (!(back * ahead <= 0.0f)) {
-            du_2 -= 2.0f * (gpuad_chain(minus_dlimited, 1.0f / (back + ahead)) * (ahead - back));
+            du_2 -= 2.0f * (minus_dlimited * (ahead - back));
         }
     }
     if (i >= 1 && i <= n - 4) {
@@ -51,16 +50,15 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
         const float limited = back_2 * back <= 0.0f ? 0.0f : 2.0f * back_2 * back / (back_2 + back);
         const float dv_2 = dv[i + 1];
         const float dv_3 = wind_3 * dv_2;
-        const float dlimited = 0.5f * ((1.0f - wind_3) * dv_3);
+        const float dlimited = gpuad_chain(0.5f * ((1.0f - wind_3) * dv_3), 1.0f / (back_2 + back));
         dwind_2 += (u_3 + 0.5f * (1.0f - wind_3) * limited) * dv_2 - 0.5f * (limited * dv_3);
         du_2 += dv_3;
         if (!(back_2 * back <= 0.0f)) {
-            du_2 += 2.0f * (gpuad_chain(dlimited, 1.0f / (back_2 + back)) * (back - back_2));
+            du_2 += 2.0f * (dlimited * (back - back_2));
         }
-        const float dlimited_2 = 0.5f * ((1.0f - wind_2) * -(wind_2 * dv_2));
+        const float dlimited_2 = gpuad_chain(0.5f * ((1.0f - wind_2) * -(wind_2 * dv_2)), 1.0f / (back + ahead));
         if (!(back * ahead <= 0.0f)) {
-            du_2 -= 2.0f * (ahead * gpuad_chain(dlimited_2, 1.0f / (back + ahead)))
-                + (-gpuad_chain(dlimited_2, 2.0f * back * ahead / (back + ahead) / (back + ahead)));
+            du_2 -= 2.0f * (ahead * dlimited_2) + (-gpuad_chain(dlimited_2, 2.0f * back * ahead / (back + ahead)));
         }
     }
     if (i <= n - 5) {
@@ -68,10 +66,9 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
         const float back = u_2 - u[i];
         const float ahead = u[i + 2] - u_2;
         const float wind_2 = wind[i + 1];
-        const float dlimited = 0.5f * ((1.0f - wind_2) * (wind_2 * dv[i + 2]));
+        const float dlimited = gpuad_chain(0.5f * ((1.0f - wind_2) * (wind_2 * dv[i + 2])), 1.0f / (back + ahead));
         if (!(back * ahead <= 0.0f)) {
-            du_2 -= 2.0f * (ahead * gpuad_chain(dlimited, 1.0f / (back + ahead)))
-                + (-gpuad_chain(dlimited, 2.0f * back * ahead / (back + ahead) / (back + ahead)));
+            du_2 -= 2.0f * (ahead * dlimited) + (-gpuad_chain(dlimited, 2.0f * back * ahead / (back + ahead)));
         }
     }
     if (i >= 3 && i <= n - 2) {
@@ -79,10 +76,9 @@ extern "C" __global__ void advect_float_Limiter_VanLeer_gather(
         const float back = u_2 - u[i - 2];
         const float ahead = u[i] - u_2;
         const float wind_2 = wind[i - 1];
-        const float dlimited = 0.5f * ((1.0f - wind_2) * -(wind_2 * dv[i - 1]));
+        const float dlimited = gpuad_chain(0.5f * ((1.0f - wind_2) * -(wind_2 * dv[i - 1])), 1.0f / (back + ahead));
         if (!(back * ahead <= 0.0f)) {
-            du_2 += 2.0f * (back * gpuad_chain(dlimited, 1.0f / (back + ahead)))
-                + (-gpuad_chain(dlimited, 2.0f * back * ahead / (back + ahead) / (back + ahead)));
+            du_2 += 2.0f * (back * dlimited) + (-gpuad_chain(dlimited, 2.0f * back * ahead / (back + ahead)));
         }
     }
     if (dwind_2 != 0.0f) {

@@ -60,8 +60,8 @@ extern "C" __global__ void lens_reverse(
             dfield[(y * nx + x) * 2LL] = 0.0f;
             dfield[(y * nx + x) * 2LL + 1LL] += re * dfield_2 - im * dfield_3;
             dfield[(y * nx + x) * 2LL] += im * dfield_2 + re * dfield_3;
-            dfocus_2 = -2.0f * gpuad_chain(cosf(angle) * (field_2 * dfield_2 - field_3 * dfield_3)
-                - sinf(angle) * (field_3 * dfield_2 + field_2 * dfield_3), angle / (2.0f * focus));
+            dfocus_2 = -2.0f * gpuad_chain(gpuad_chain(cosf(angle) * (field_2 * dfield_2 - field_3 * dfield_3)
+                - sinf(angle) * (field_3 * dfield_2 + field_2 * dfield_3), 1.0f / (2.0f * focus)), angle);
         }
     }
     gpuad_block_sum(&dfocus[0], (double)dfocus_2);

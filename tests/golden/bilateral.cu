@@ -118,10 +118,10 @@ extern "C" __global__ void bilateral_reverse(
                 }
             }
         }
-        const float dfiltered_2 = dfiltered[y * width + x];
+        float dfiltered_2 = dfiltered[y * width + x];
         dfiltered[y * width + x] = 0.0f;
-        const float dsum = gpuad_chain(dfiltered_2, 1.0f / total);
-        const float dtotal = -gpuad_chain(dfiltered_2, sum / total / total);
+        dfiltered_2 = gpuad_chain(dfiltered_2, 1.0f / total);
+        const float dtotal = -gpuad_chain(dfiltered_2, sum / total);
         float dcentre = 0.0f;
         for (int dy = radius; dy >= -radius; --dy) {
             float dspatial_3 = 0.0f;
@@ -163,19 +163,18 @@ extern "C" __global__ void bilateral_reverse(
                             const float other = image[(y + dy) * width + x + dx_2];
                             const float distance2 = dx_2 * dx_2 + dy * dy;
                             const float distance2_2 = (other - centre) * (other - centre);
-                            float dweight = dtotal + other * dsum;
-                            float dweight_2 = expf(-distance2_2 / (2.0f * (tonal * tonal)))
-                                * (expf(-distance2 / (2.0f * (spatial * spatial))) * dweight);
-                            const float ddistance2 = 2.0f * ((other - centre)
-                                * -gpuad_chain(dweight_2, 1.0f / (2.0f * (tonal * tonal))));
+                            float dweight = dtotal + other * dfiltered_2;
+                            float dweight_2 = gpuad_chain(expf(-distance2_2 / (2.0f * (tonal * tonal)))
+                                * (expf(-distance2 / (2.0f * (spatial * spatial))) * dweight),
+                                1.0f / (2.0f * (tonal * tonal)));
+                            const float ddistance2 = -2.0f * ((other - centre) * dweight_2);
                             atomicAdd(&dimage[(y + dy) * width + x + dx_2],
                                 expf(-distance2 / (2.0f * (spatial * spatial)))
-                                * expf(-distance2_2 / (2.0f * (tonal * tonal))) * dsum + ddistance2);
-                            dweight = 2.0f * -gpuad_chain(expf(-distance2 / (2.0f * (spatial * spatial)))
+                                * expf(-distance2_2 / (2.0f * (tonal * tonal))) * dfiltered_2 + ddistance2);
+                            dweight = 2.0f * -gpuad_chain(gpuad_chain(expf(-distance2 / (2.0f * (spatial * spatial)))
                                 * (expf(-distance2_2 / (2.0f * (tonal * tonal))) * dweight),
-                                -distance2 / (2.0f * (spatial * spatial)) / (2.0f * (spatial * spatial)));
-                            dweight_2 = 2.0f * -gpuad_chain(dweight_2,
-                                -distance2_2 / (2.0f * (tonal * tonal)) / (2.0f * (tonal * tonal)));
+                                1.0f / (2.0f * (spatial * spatial))), -distance2 / (2.0f * (spatial * spatial)));
+                            dweight_2 = 2.0f * -gpuad_chain(dweight_2, -distance2_2 / (2.0f * (tonal * tonal)));
                             dspatial_4 = 2.0f * (spatial * dweight);
                             dtonal_4 = 2.0f * (tonal * dweight_2);
                             dcentre_3 = -ddistance2;

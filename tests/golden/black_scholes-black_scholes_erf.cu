@@ -53,18 +53,18 @@ extern "C" __global__ void black_scholes_erf_reverse(
         const double dd2 = 0.7071067811865476
             * (-0.5641895835477563 * (exp(-(d2 * 0.7071067811865476 * (d2 * 0.7071067811865476)))
             * (strike * exp(-rate * years) * dprice_2)));
-        double dd1 = 0.7071067811865476 * (0.5641895835477563
-            * (exp(-(d1 * 0.7071067811865476 * (d1 * 0.7071067811865476))) * (spot * dprice_2))) + dd2;
-        const double dd1_2 = gpuad_chain(dd1, 1.0 / (volatility * sqrt(years)));
-        const double dd1_3 = gpuad_chain(dd1_2, 1.0 / (spot / strike));
-        const double dd1_4 = years * dd1_2;
-        dd1 = -gpuad_chain(dd1, d1 / (volatility * sqrt(years)));
-        dprice[i] = 0.5 * ((1.0 + erf(d1 * 0.7071067811865476)) * dprice_2) + gpuad_chain(dd1_3, 1.0 / strike);
-        dstrike_2 = exp(-rate * years) * dprice_3 - gpuad_chain(dd1_3, spot / strike / strike);
-        drate_2 = dd1_4 - years * dprice_4;
+        const double dd1 = gpuad_chain(0.7071067811865476
+            * (0.5641895835477563 * (exp(-(d1 * 0.7071067811865476 * (d1 * 0.7071067811865476))) * (spot * dprice_2)))
+            + dd2, 1.0 / (volatility * sqrt(years)));
+        const double dd1_2 = gpuad_chain(gpuad_chain(dd1, 1.0 / (spot / strike)), 1.0 / strike);
+        const double dd1_3 = years * dd1;
+        const double dd1_4 = -gpuad_chain(dd1, d1);
+        dprice[i] = 0.5 * ((1.0 + erf(d1 * 0.7071067811865476)) * dprice_2) + dd1_2;
+        dstrike_2 = exp(-rate * years) * dprice_3 - gpuad_chain(dd1_2, spot / strike);
+        drate_2 = dd1_3 - years * dprice_4;
         dyears_2 = -(rate * dprice_4) - gpuad_chain(volatility * dd2, 0.5 / sqrt(years))
-            + (rate + 0.5 * volatility * volatility) * dd1_2 + gpuad_chain(volatility * dd1, 0.5 / sqrt(years));
-        dvolatility_2 = volatility * dd1_4 - sqrt(years) * dd2 + sqrt(years) * dd1;
+            + (rate + 0.5 * volatility * volatility) * dd1 + gpuad_chain(volatility * dd1_4, 0.5 / sqrt(years));
+        dvolatility_2 = volatility * dd1_3 - sqrt(years) * dd2 + sqrt(years) * dd1_4;
     }
     gpuad_block_sum(&dstrike[0], dstrike_2);
     gpuad_block_sum(&dyears[0], dyears_2);

@@ -77,43 +77,42 @@ extern "C" __global__ void black_scholes_reverse(
         const float ddiscounted = (1.0f - normal_distribution_2) * dput_2 - normal_distribution_2 * dcall_2;
         const float ddiscounted_2 = gpuad_chain(x * ddiscounted, expf(-rate * t));
         const float dd2 = (d2 > 0.0f ? -0.2316419f
-            * gpuad_chain((0.31938154f + k_2 * (-0.35656378f
-            + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)))) * dtail_2
-            + (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f))) * dtail_3
-            + (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)) * dtail_4
-            + (-1.8212559f + k_2 * 1.3302745f) * dtail_5 + 1.3302745f * (k_2 * dtail_5), k_2 * k_2) : d2 < 0.0f
-            ? 0.2316419f * gpuad_chain((0.31938154f
+            * gpuad_chain(gpuad_chain((0.31938154f
             + k_2 * (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)))) * dtail_2
             + (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f))) * dtail_3
             + (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)) * dtail_4
-            + (-1.8212559f + k_2 * 1.3302745f) * dtail_5 + 1.3302745f * (k_2 * dtail_5), k_2 * k_2) : 0.0f)
+            + (-1.8212559f + k_2 * 1.3302745f) * dtail_5 + 1.3302745f * (k_2 * dtail_5), k_2), k_2) : d2 < 0.0f
+            ? 0.2316419f * gpuad_chain(gpuad_chain((0.31938154f
+            + k_2 * (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)))) * dtail_2
+            + (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f))) * dtail_3
+            + (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f)) * dtail_4
+            + (-1.8212559f + k_2 * 1.3302745f) * dtail_5 + 1.3302745f * (k_2 * dtail_5), k_2), k_2) : 0.0f)
             - d2 * (expf(-0.5f * d2 * d2) * (0.3989423f
             * (k_2 * (0.31938154f + k_2 * (-0.35656378f + k_2 * (1.7814779f + k_2 * (-1.8212559f + k_2 * 1.3302745f))))
             * dtail)));
-        float dd1 = (d1 > 0.0f ? -0.2316419f * gpuad_chain((0.31938154f
+        const float dd1 = gpuad_chain((d1 > 0.0f
+            ? -0.2316419f * gpuad_chain(gpuad_chain((0.31938154f
             + k * (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f)))) * dtail_7
             + (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f))) * dtail_8
             + (1.7814779f + k * (-1.8212559f + k * 1.3302745f)) * dtail_9 + (-1.8212559f + k * 1.3302745f) * dtail_10
-            + 1.3302745f * (k * dtail_10), k * k) : d1 < 0.0f
-            ? 0.2316419f * gpuad_chain((0.31938154f
+            + 1.3302745f * (k * dtail_10), k), k) : d1 < 0.0f
+            ? 0.2316419f * gpuad_chain(gpuad_chain((0.31938154f
             + k * (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f)))) * dtail_7
             + (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f))) * dtail_8
             + (1.7814779f + k * (-1.8212559f + k * 1.3302745f)) * dtail_9 + (-1.8212559f + k * 1.3302745f) * dtail_10
-            + 1.3302745f * (k * dtail_10), k * k) : 0.0f)
+            + 1.3302745f * (k * dtail_10), k), k) : 0.0f)
             - d1 * (expf(-0.5f * d1 * d1) * (0.3989423f
             * (k * (0.31938154f + k * (-0.35656378f + k * (1.7814779f + k * (-1.8212559f + k * 1.3302745f))))
-            * dtail_6))) + dd2;
-        const float dd1_2 = gpuad_chain(dd1, 1.0f / (volatility * root));
-        const float dd1_3 = gpuad_chain(dd1_2, 1.0f / (s / x));
-        const float dd1_4 = t * dd1_2;
-        dd1 = -gpuad_chain(dd1, d1 / (volatility * root));
-        dyears[i] += (rate + 0.5f * volatility * volatility) * dd1_2 - rate * ddiscounted_2
-            + gpuad_chain(volatility * dd1 - volatility * dd2, 0.5f / root);
-        dstrike[i] += expf(-rate * t) * ddiscounted - gpuad_chain(dd1_3, s / x / x);
-        dspot[i] += normal_distribution * dcall_2 - (1.0f - normal_distribution) * dput_2
-            + gpuad_chain(dd1_3, 1.0f / x);
-        drate_2 = dd1_4 - t * ddiscounted_2;
-        dvolatility_2 = volatility * dd1_4 - root * dd2 + root * dd1;
+            * dtail_6))) + dd2, 1.0f / (volatility * root));
+        const float dd1_2 = gpuad_chain(gpuad_chain(dd1, 1.0f / (s / x)), 1.0f / x);
+        const float dd1_3 = t * dd1;
+        const float dd1_4 = -gpuad_chain(dd1, d1);
+        dyears[i] += (rate + 0.5f * volatility * volatility) * dd1 - rate * ddiscounted_2
+            + gpuad_chain(volatility * dd1_4 - volatility * dd2, 0.5f / root);
+        dstrike[i] += expf(-rate * t) * ddiscounted - gpuad_chain(dd1_2, s / x);
+        dspot[i] += normal_distribution * dcall_2 - (1.0f - normal_distribution) * dput_2 + dd1_2;
+        drate_2 = dd1_3 - t * ddiscounted_2;
+        dvolatility_2 = volatility * dd1_3 - root * dd2 + root * dd1_4;
     }
     gpuad_block_sum(&drate[0], (double)drate_2);
     gpuad_block_sum(&dvolatility[0], (double)dvolatility_2);

@@ -91,7 +91,7 @@ extern "C" __global__ void project_reverse(
         const float pixels_2 = 1.0f / (1.0f + (way_x * way_x + way_y * way_y + way_z * way_z));
         float dpixels_2 = dpixels[i * 4LL + 2LL];
         dpixels[i * 4LL + 2LL] = 0.0f;
-        dpixels_2 = -gpuad_chain(dpixels_2, pixels_2 * pixels_2);
+        dpixels_2 = -gpuad_chain(gpuad_chain(dpixels_2, pixels_2), pixels_2);
         const float dway_z = 2.0f * (way_z * dpixels_2);
         const float dway_y = 2.0f * (way_y * dpixels_2);
         const float dway_x = 2.0f * (way_x * dpixels_2);
@@ -106,23 +106,26 @@ extern "C" __global__ void project_reverse(
         const float dstretch = value * dpixels_4 + camera_focal_0 * dpixels_6;
         const float dstretch_2 = r2 * dstretch;
         const float dr2 = (camera_bend_0 + r2 * camera_bend_1) * dstretch + camera_bend_1 * dstretch_2;
-        const float dv = value * stretch * dpixels_3 + 2.0f * (v * dr2);
-        const float du = camera_focal_0 * stretch * dpixels_5 + 2.0f * (u * dr2);
-        const float dp_z = -dway_z - gpuad_chain(dv, v / p_z_2) - gpuad_chain(du, u / p_z_2);
-        const float dp_y = gpuad_chain(dv, 1.0f / p_z_2) - dway_y;
-        const float dp_x = gpuad_chain(du, 1.0f / p_z_2) - dway_x;
+        const float dv = gpuad_chain(value * stretch * dpixels_3 + 2.0f * (v * dr2), 1.0f / p_z_2);
+        const float du = gpuad_chain(camera_focal_0 * stretch * dpixels_5 + 2.0f * (u * dr2), 1.0f / p_z_2);
+        const float dp_z = -dway_z - gpuad_chain(dv, v) - gpuad_chain(du, u);
+        const float dp_y = dv - dway_y;
+        const float dp_x = du - dway_x;
         const float daside_z = s * dp_z;
         const float daside_y = s * dp_y;
         const float daside_x = s * dp_x;
         const float dalong = axis_z * dp_z + axis_y * dp_y + axis_x * dp_x;
         const float dalong_2 = (1.0f - c) * dalong;
-        const float daxis_z = along * dp_z + p_x * daside_y - p_y * daside_x + p_z * dalong_2;
-        const float daxis_y = along * dp_y - p_x * daside_z + p_z * daside_x + p_y * dalong_2;
-        const float daxis_x = along * dp_x + p_y * daside_z - p_z * daside_y + p_x * dalong_2;
+        const float daxis_z = gpuad_chain(along * dp_z + p_x * daside_y - p_y * daside_x + p_z * dalong_2,
+            1.0f / angle);
+        const float daxis_y = gpuad_chain(along * dp_y - p_x * daside_z + p_z * daside_x + p_y * dalong_2,
+            1.0f / angle);
+        const float daxis_x = gpuad_chain(along * dp_x + p_y * daside_z - p_z * daside_y + p_x * dalong_2,
+            1.0f / angle);
         const float dangle = gpuad_chain(cosf(angle) * (aside_z * dp_z + aside_y * dp_y + aside_x * dp_x)
             - sinf(angle) * (p_z * dp_z + p_y * dp_y + p_x * dp_x
-            - (axis_x * p_x + axis_y * p_y + axis_z * p_z) * dalong) - gpuad_chain(daxis_z, axis_z / angle)
-            - gpuad_chain(daxis_y, axis_y / angle) - gpuad_chain(daxis_x, axis_x / angle),
+            - (axis_x * p_x + axis_y * p_y + axis_z * p_z) * dalong) - gpuad_chain(daxis_z, axis_z)
+            - gpuad_chain(daxis_y, axis_y) - gpuad_chain(daxis_x, axis_x),
             0.5f / sqrtf(camera_turn_0 * camera_turn_0 + camera_turn_1 * camera_turn_1
             + camera_turn_2 * camera_turn_2));
         dpoints[i * 3LL + 2LL] += c * dp_z - axis_x * daside_y + axis_y * daside_x + axis_z * dalong_2;
@@ -139,9 +142,9 @@ extern "C" __global__ void project_reverse(
         dcamera_at_2_2 = dp_z;
         dcamera_at_1_2 = dp_y;
         dcamera_at_0_2 = dp_x;
-        dcamera_turn_2_2 = gpuad_chain(daxis_z, 1.0f / angle) + 2.0f * (camera_turn_2 * dangle);
-        dcamera_turn_1_2 = gpuad_chain(daxis_y, 1.0f / angle) + 2.0f * (camera_turn_1 * dangle);
-        dcamera_turn_0_2 = gpuad_chain(daxis_x, 1.0f / angle) + 2.0f * (camera_turn_0 * dangle);
+        dcamera_turn_2_2 = daxis_z + 2.0f * (camera_turn_2 * dangle);
+        dcamera_turn_1_2 = daxis_y + 2.0f * (camera_turn_1 * dangle);
+        dcamera_turn_0_2 = daxis_x + 2.0f * (camera_turn_0 * dangle);
     }
     gpuad_block_sum(&dcamera_focal_0[0], dcamera_focal_0_2);
     gpuad_block_sum(&dcamera_focal_1[0], dcamera_focal_1_2);

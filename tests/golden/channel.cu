@@ -118,12 +118,13 @@ extern "C" __global__ void channel_reverse(
             const float dg_27 = omega * dg_26;
             const float dsquare = (-dg_4 - dg_7 - dg_10 - dg_13 - dg_16 - dg_19 - dg_22 - dg_25 - weight * rho * dg_27)
                 / 6.0f;
-            const float duy = -deu - deu_2 + deu_3 + deu_4 - (dg_16 + eu_2 * dg_16) + dg_22 + uy * dg_22
-                + 2.0f * (uy * dsquare);
-            const float duy_2 = 3.0f * gpuad_chain(duy, 1.0f / rho);
+            const float duy = gpuad_chain(-deu - deu_2 + deu_3 + deu_4 - (dg_16 + eu_2 * dg_16) + dg_22 + uy * dg_22
+                + 2.0f * (uy * dsquare), 1.0f / rho);
+            const float duy_2 = 3.0f * duy;
             const float dux = deu - deu_2 - deu_3 + deu_4 - (dg_19 + eu * dg_19) + dg_25 + ux * dg_25
                 + 2.0f * (ux * dsquare);
-            const float dux_2 = 3.0f * gpuad_chain(dux, 1.0f / rho);
+            const float dux_2 = gpuad_chain(dux, 1.0f / rho);
+            const float dux_3 = 3.0f * dux_2;
             const float drho = weight_9 * ((1.0f + eu_6 + 0.5f * eu_6 * eu_6 - square) * dg_3)
                 + weight_8 * ((1.0f + eu_5 + 0.5f * eu_5 * eu_5 - square) * dg_6)
                 + weight_7 * ((1.0f + eu_4 + 0.5f * eu_4 * eu_4 - square) * dg_9)
@@ -132,16 +133,16 @@ extern "C" __global__ void channel_reverse(
                 + weight_4 * ((1.0f + eu + 0.5f * eu * eu - square) * dg_18)
                 + weight_3 * ((1.0f + uy + 0.5f * uy * uy - square) * dg_21)
                 + weight_2 * ((1.0f + ux + 0.5f * ux * ux - square) * dg_24)
-                + weight * ((1.0f + 0.0f + 0.5f * 0.0f * 0.0f - square) * dg_27) - gpuad_chain(duy, uy / rho)
-                - gpuad_chain(dux, 3.0f * (f_3 - f_5 + f_7 - f_8 - f_9 + f_10) / rho / rho);
-            df[8 * cells + above + left] += dg_2 - dg_3 - duy_2 + dux_2 + drho;
-            df[7 * cells + above + right] += dg_5 - dg_6 - duy_2 - dux_2 + drho;
-            df[6 * cells + below + right] += dg_8 - dg_9 + duy_2 - dux_2 + drho;
-            df[5 * cells + below + left] += dg_11 - dg_12 + duy_2 + dux_2 + drho;
+                + weight * ((1.0f + 0.0f + 0.5f * 0.0f * 0.0f - square) * dg_27) - gpuad_chain(duy, uy)
+                - gpuad_chain(dux_2, 3.0f * (f_3 - f_5 + f_7 - f_8 - f_9 + f_10) / rho);
+            df[8 * cells + above + left] += dg_2 - dg_3 - duy_2 + dux_3 + drho;
+            df[7 * cells + above + right] += dg_5 - dg_6 - duy_2 - dux_3 + drho;
+            df[6 * cells + below + right] += dg_8 - dg_9 + duy_2 - dux_3 + drho;
+            df[5 * cells + below + left] += dg_11 - dg_12 + duy_2 + dux_3 + drho;
             df[4 * cells + above + x] += dg_14 - dg_15 - duy_2 + drho;
-            df[3 * cells + row + right] += dg_17 - dg_18 - dux_2 + drho;
+            df[3 * cells + row + right] += dg_17 - dg_18 - dux_3 + drho;
             df[2 * cells + below + x] += dg_20 - dg_21 + duy_2 + drho;
-            df[cells + row + left] += dg_23 - dg_24 + dux_2 + drho;
+            df[cells + row + left] += dg_23 - dg_24 + dux_3 + drho;
             df[here] += dg_26 - dg_27 + drho;
             domega_2 = (weight_9 * rho * (1.0f + eu_6 + 0.5f * eu_6 * eu_6 - square) - f_10) * dg_2
                 + (weight_8 * rho * (1.0f + eu_5 + 0.5f * eu_5 * eu_5 - square) - f_9) * dg_5

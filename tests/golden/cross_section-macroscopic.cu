@@ -74,24 +74,23 @@ extern "C" __global__ void macroscopic_reverse(
                 + (b_absorption - share * (b_absorption - a_absorption)) * dsum_8
                 + (b_elastic - share * (b_elastic - a_elastic)) * dsum_11
                 + (b_total - share * (b_total - a_total)) * dsum_14);
-            double dshare = -((b_neutrons - a_neutrons) * dsum_3) - (b_fission - a_fission) * dsum_6
+            const double dshare = gpuad_chain(-((b_neutrons - a_neutrons) * dsum_3) - (b_fission - a_fission) * dsum_6
                 - (b_absorption - a_absorption) * dsum_9 - (b_elastic - a_elastic) * dsum_12
-                - (b_total - a_total) * dsum_15;
-            const double dshare_2 = gpuad_chain(dshare, 1.0 / (b_energy - a_energy));
-            dshare = -gpuad_chain(dshare, share / (b_energy - a_energy));
+                - (b_total - a_total) * dsum_15, 1.0 / (b_energy - a_energy));
+            const double dshare_2 = -gpuad_chain(dshare, share);
             atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 11LL], dsum_3 + dsum_4);
             atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 10LL], dsum_6 + dsum_7);
             atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 9LL], dsum_9 + dsum_10);
             atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 8LL], dsum_12 + dsum_13);
             atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 7LL], dsum_15 + dsum_16);
-            atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 6LL], dshare_2 + dshare);
+            atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 6LL], dshare + dshare_2);
             atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 5LL], -dsum_4);
             atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 4LL], -dsum_7);
             atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 3LL], -dsum_10);
             atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 2LL], -dsum_13);
             atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL + 1LL], -dsum_16);
-            atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL], -dshare);
-            de -= dshare_2;
+            atomicAdd(&dtable[nuclide_2 * points * 6LL + below_2 * 6LL], -dshare_2);
+            de -= dshare;
         }
         if (de != 0.0) {
             denergy[i] += de;

@@ -81,15 +81,15 @@ extern "C" __global__ void update_e_reverse(
         const float loss = 0.5f * sigma[i] / epsilon_2;
         const float curl = hy[i] - hy[i - 1] - (hx[i] - hx[i - nx]);
         const float ez_2 = ez_saved[i];
-        const float dez_2 = dez[i];
-        const float dez_3 = gpuad_chain(dez_2, 1.0f / (1.0f + loss));
-        const float dez_4 = curl * dez_3;
-        dez[i] = (1.0f - loss) * dez_3;
-        const float dloss = -(ez_2 * dez_3) - gpuad_chain(dez_2,
-            ((1.0f - loss) * ez_2 + courant / epsilon_2 * curl) / (1.0f + loss) / (1.0f + loss));
-        depsilon[i] += -gpuad_chain(dez_4, courant / epsilon_2 / epsilon_2) - gpuad_chain(dloss, loss / epsilon_2);
-        dsigma[i] += 0.5f * gpuad_chain(dloss, 1.0f / epsilon_2);
-        dcourant_2 = gpuad_chain(dez_4, 1.0f / epsilon_2);
+        const float dez_2 = gpuad_chain(dez[i], 1.0f / (1.0f + loss));
+        const float dez_3 = gpuad_chain(curl * dez_2, 1.0f / epsilon_2);
+        dez[i] = (1.0f - loss) * dez_2;
+        const float dloss = gpuad_chain(-(ez_2 * dez_2)
+            - gpuad_chain(dez_2, ((1.0f - loss) * ez_2 + courant / epsilon_2 * curl) / (1.0f + loss)),
+            1.0f / epsilon_2);
+        depsilon[i] += -gpuad_chain(dez_3, courant / epsilon_2) - gpuad_chain(dloss, loss);
+        dsigma[i] += 0.5f * dloss;
+        dcourant_2 = dez_3;
     }
     gpuad_block_sum(&dcourant[0], (double)dcourant_2);
 }

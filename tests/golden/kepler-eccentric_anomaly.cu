@@ -93,12 +93,11 @@ extern "C" __global__ void eccentric_anomaly_reverse(
         for (int iteration_2 = iterations - 1; iteration_2 >= 0; --iteration_2) {
             --E_top;
             const double E_2 = E_saved[E_saved_base_lane + E_top * 32LL];
-            const double dmove = gpuad_chain(dE,
-                (E_2 - e * sin(E_2) - m) / (1.0 - e * cos(E_2)) / (1.0 - e * cos(E_2)));
-            const double df = -gpuad_chain(dE, 1.0 / (1.0 - e * cos(E_2)));
-            dE = dE + sin(E_2) * (e * dmove) + df - cos(E_2) * (e * df);
-            de += -(cos(E_2) * dmove) - sin(E_2) * df;
-            dm -= df;
+            const double dmove = -gpuad_chain(dE, 1.0 / (1.0 - e * cos(E_2)));
+            const double dmove_2 = -gpuad_chain(dmove, (E_2 - e * sin(E_2) - m) / (1.0 - e * cos(E_2)));
+            dE = dE + sin(E_2) * (e * dmove_2) + dmove - cos(E_2) * (e * dmove);
+            de += -(cos(E_2) * dmove_2) - sin(E_2) * dmove;
+            dm -= dmove;
         }
         if (de != 0.0) {
             deccentricity[i] += de;

@@ -219,8 +219,8 @@ extern "C" __global__ void orbit_reverse(
             const double dk4_5 = dk4[0];
             dk4[0] = 0.0;
             dstage[2] += dk4_5;
-            const double dpull = stage_7 * dk4_2 + stage_6 * dk4_3;
-            const double dpull_2 = -gpuad_chain(dpull, pull_4 / (r2_4 * sqrt(r2_4)));
+            const double dpull = gpuad_chain(stage_7 * dk4_2 + stage_6 * dk4_3, 1.0 / (r2_4 * sqrt(r2_4)));
+            const double dpull_2 = -gpuad_chain(dpull, pull_4);
             const double dr2 = sqrt(r2_4) * dpull_2 + gpuad_chain(r2_4 * dpull_2, 0.5 / sqrt(r2_4));
             dstage[1] += pull_4 * dk4_2 + 2.0 * (stage_7 * dr2);
             dstage[0] += pull_4 * dk4_3 + 2.0 * (stage_6 * dr2);
@@ -242,8 +242,8 @@ extern "C" __global__ void orbit_reverse(
             const double dk3_5 = dk3[0];
             dk3[0] = 0.0;
             dstage[2] += dk3_5;
-            const double dpull_3 = stage_5 * dk3_2 + stage_4 * dk3_3;
-            const double dpull_4 = -gpuad_chain(dpull_3, pull_3 / (r2_3 * sqrt(r2_3)));
+            const double dpull_3 = gpuad_chain(stage_5 * dk3_2 + stage_4 * dk3_3, 1.0 / (r2_3 * sqrt(r2_3)));
+            const double dpull_4 = -gpuad_chain(dpull_3, pull_3);
             const double dr2_2 = sqrt(r2_3) * dpull_4 + gpuad_chain(r2_3 * dpull_4, 0.5 / sqrt(r2_3));
             dstage[1] += pull_3 * dk3_2 + 2.0 * (stage_5 * dr2_2);
             dstage[0] += pull_3 * dk3_3 + 2.0 * (stage_4 * dr2_2);
@@ -265,8 +265,8 @@ extern "C" __global__ void orbit_reverse(
             const double dk2_5 = dk2[0];
             dk2[0] = 0.0;
             dstage[2] += dk2_5;
-            const double dpull_5 = stage_3 * dk2_2 + stage_2 * dk2_3;
-            const double dpull_6 = -gpuad_chain(dpull_5, pull_2 / (r2_2 * sqrt(r2_2)));
+            const double dpull_5 = gpuad_chain(stage_3 * dk2_2 + stage_2 * dk2_3, 1.0 / (r2_2 * sqrt(r2_2)));
+            const double dpull_6 = -gpuad_chain(dpull_5, pull_2);
             const double dr2_3 = sqrt(r2_2) * dpull_6 + gpuad_chain(r2_2 * dpull_6, 0.5 / sqrt(r2_2));
             dstage[1] += pull_2 * dk2_2 + 2.0 * (stage_3 * dr2_3);
             dstage[0] += pull_2 * dk2_3 + 2.0 * (stage_2 * dr2_3);
@@ -288,14 +288,13 @@ extern "C" __global__ void orbit_reverse(
             const double dk1_5 = dk1[0];
             dk1[0] = 0.0;
             dy[2] += dk1_5;
-            const double dpull_7 = y_3 * dk1_2 + y_2 * dk1_3;
-            const double dpull_8 = -gpuad_chain(dpull_7, pull / (r2 * sqrt(r2)));
+            const double dpull_7 = gpuad_chain(y_3 * dk1_2 + y_2 * dk1_3, 1.0 / (r2 * sqrt(r2)));
+            const double dpull_8 = -gpuad_chain(dpull_7, pull);
             const double dr2_4 = sqrt(r2) * dpull_8 + gpuad_chain(r2 * dpull_8, 0.5 / sqrt(r2));
             dy[1] += pull * dk1_2 + 2.0 * (y_3 * dr2_4);
             dy[0] += pull * dk1_3 + 2.0 * (y_2 * dr2_4);
             ddt_2 += ddt_3 + ddt_4 + ddt_5 + ddt_6;
-            dmu_2 += -gpuad_chain(dpull, 1.0 / (r2_4 * sqrt(r2_4))) - gpuad_chain(dpull_3, 1.0 / (r2_3 * sqrt(r2_3)))
-                - gpuad_chain(dpull_5, 1.0 / (r2_2 * sqrt(r2_2))) - gpuad_chain(dpull_7, 1.0 / (r2 * sqrt(r2)));
+            dmu_2 += -dpull - dpull_3 - dpull_5 - dpull_7;
         }
         for (int d = 0; d < 4; ++d) {
             const double dy_2 = dy[d];

@@ -80,11 +80,9 @@ extern "C" __global__ void lattice_boltzmann_reverse(
             duy += ey_2 * deu;
         }
         const float dsquare_2 = 1.5f * dsquare;
-        duy += dsquare != 0.0f ? 2.0f * (uy * dsquare_2) : 0.0f;
-        dux += dsquare != 0.0f ? 2.0f * (ux * dsquare_2) : 0.0f;
-        drho = drho - gpuad_chain(duy, uy / rho) - gpuad_chain(dux, ux / rho);
-        dux = gpuad_chain(dux, 1.0f / rho);
-        duy = gpuad_chain(duy, 1.0f / rho);
+        duy = gpuad_chain(duy + (dsquare != 0.0f ? 2.0f * (uy * dsquare_2) : 0.0f), 1.0f / rho);
+        dux = gpuad_chain(dux + (dsquare != 0.0f ? 2.0f * (ux * dsquare_2) : 0.0f), 1.0f / rho);
+        drho = drho - gpuad_chain(duy, uy) - gpuad_chain(dux, ux);
         for (int k = 0; k < 9; ++k) {
             df[k * cells + y * nx + x] += ey[k] * duy + ex[k] * dux + drho;
         }

@@ -120,14 +120,15 @@ extern "C" __global__ void lattice_boltzmann_3d_reverse(
             duz += duz_2;
         }
         const float dsquare_2 = 1.5f * dsquare;
-        duz += dsquare != 0.0f ? 2.0f * (uz_2 * dsquare_2) : 0.0f;
-        duy += dsquare != 0.0f ? 2.0f * (uy_2 * dsquare_2) : 0.0f;
+        duz = gpuad_chain(duz + (dsquare != 0.0f ? 2.0f * (uz_2 * dsquare_2) : 0.0f), 1.0f / rho);
+        duy = gpuad_chain(duy + (dsquare != 0.0f ? 2.0f * (uy_2 * dsquare_2) : 0.0f), 1.0f / rho);
         dux += dsquare != 0.0f ? 2.0f * (ux_2 * dsquare_2) : 0.0f;
-        drho += kind_2 != 2 ? -gpuad_chain(duz, uz / rho / rho) - gpuad_chain(duy, uy / rho / rho)
-            - gpuad_chain(dux, ux / rho / rho) : 0.0f;
-        const float dux_2 = kind_2 != 2 ? gpuad_chain(dux, 1.0f / rho) : 0.0f;
-        duy = kind_2 != 2 ? gpuad_chain(duy, 1.0f / rho) : 0.0f;
-        duz = kind_2 != 2 ? gpuad_chain(duz, 1.0f / rho) : 0.0f;
+        float dux_2 = gpuad_chain(dux, 1.0f / rho);
+        drho += kind_2 != 2 ? -gpuad_chain(duz, uz / rho) - gpuad_chain(duy, uy / rho) - gpuad_chain(dux_2, ux / rho)
+            : 0.0f;
+        dux_2 = kind_2 != 2 ? dux_2 : 0.0f;
+        duy = kind_2 != 2 ? duy : 0.0f;
+        duz = kind_2 != 2 ? duz : 0.0f;
         for (int k = 0; k < 19; ++k) {
             const float dp_2 = dp[k];
             dp[k] = 0.0f;

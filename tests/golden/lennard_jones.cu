@@ -79,25 +79,23 @@ extern "C" __global__ void lennard_jones_reverse(
                 const double s6_2 = s2_2 * s2_2 * s2_2;
                 const double slope = -24.0 * epsilon * (2.0 * s6_2 * s6_2 - s6_2) / sqrt(r2_2);
                 const double pull = (slope - slope_there) / r;
-                const double dpull = dz_3 * dforce_2 + dy_3 * dforce_3 + dx_3 * dforce_4;
-                const double dpull_2 = gpuad_chain(dpull, 1.0 / r);
+                const double dpull = gpuad_chain(dz_3 * dforce_2 + dy_3 * dforce_3 + dx_3 * dforce_4, 1.0 / r);
                 const double dsum = 0.5 * denergy_2;
-                const double dslope = gpuad_chain(dpull_2, 1.0 / sqrt(r2_2));
+                const double dslope = gpuad_chain(dpull, 1.0 / sqrt(r2_2));
                 const double dslope_2 = -24.0 * (epsilon * dslope);
                 const double dpotential = 4.0 * (epsilon * dsum);
-                const double ds2 = 3.0 * (s2_2 * (s2_2
-                    * (4.0 * (s6_2 * dslope_2) - dslope_2 + 2.0 * (s6_2 * dpotential) - dpotential)));
-                const double ds2_2 = gpuad_chain(ds2, 1.0 / r2_2);
+                const double ds2 = gpuad_chain(3.0
+                    * (s2_2 * (s2_2 * (4.0 * (s6_2 * dslope_2) - dslope_2 + 2.0 * (s6_2 * dpotential) - dpotential))),
+                    1.0 / r2_2);
                 ddz = pull * dforce_2;
                 ddy = pull * dforce_3;
                 ddx = pull * dforce_4;
-                dslope_there_2 = -dpull_2 - (r - cutoff) * dsum;
+                dslope_there_2 = -dpull - (r - cutoff) * dsum;
                 dat_cutoff_2 = -dsum;
                 depsilon_3 = -24.0 * ((2.0 * s6_2 * s6_2 - s6_2) * dslope) + 4.0 * ((s6_2 * s6_2 - s6_2) * dsum);
-                dr2 = -gpuad_chain(gpuad_chain(dpull_2, slope / sqrt(r2_2)), 0.5 / sqrt(r2_2))
-                    - gpuad_chain(ds2, s2_2 / r2_2) + gpuad_chain(-gpuad_chain(dpull, pull / r) - slope_there * dsum,
-                    0.5 / r);
-                dsigma_3 = 2.0 * (sigma * ds2_2);
+                dr2 = -gpuad_chain(gpuad_chain(dslope, slope), 0.5 / sqrt(r2_2)) - gpuad_chain(ds2, s2_2)
+                    + gpuad_chain(-gpuad_chain(dpull, pull) - slope_there * dsum, 0.5 / r);
+                dsigma_3 = 2.0 * (sigma * ds2);
             }
             ddz += dr2 != 0.0 ? 2.0 * (dz_3 * dr2) : 0.0;
             dz_2 -= ddz;

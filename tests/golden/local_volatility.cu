@@ -101,15 +101,15 @@ extern "C" __global__ void local_volatility_reverse(
             const double ds_2 = gpuad_chain(ds, s_2);
             const double dvolatility = sqrt(dt) * (normals_2 * ds_2);
             const double dvolatility_2 = gpuad_chain(level * dvolatility, exp(-skew * log(s_2 / spot)));
-            const double dvolatility_3 = gpuad_chain(-(skew * dvolatility_2),
-                isinf(s_2 / spot) ? s_2 / spot : 1.0 / (s_2 / spot));
+            const double dvolatility_3 = gpuad_chain(gpuad_chain(-(skew * dvolatility_2),
+                isinf(s_2 / spot) ? s_2 / spot : 1.0 / (s_2 / spot)), 1.0 / spot);
             const double volatility = level * exp(-skew * log(s_2 / spot)) + 0.02 * sin(0.1 * s_2);
-            ds = gpuad_chain(ds, 1.0 + rate * dt + volatility * sqrt(dt) * normals_2)
-                + gpuad_chain(dvolatility_3, 1.0 / spot) + 0.1 * (0.02 * (cos(0.1 * s_2) * dvolatility));
+            ds = gpuad_chain(ds, 1.0 + rate * dt + volatility * sqrt(dt) * normals_2) + dvolatility_3
+                + 0.1 * (0.02 * (cos(0.1 * s_2) * dvolatility));
             drate_2 += dt * ds_2;
             dlevel_2 += gpuad_chain(dvolatility, exp(-skew * log(s_2 / spot)));
             dskew_2 -= gpuad_chain(dvolatility_2, log(s_2 / spot));
-            dspot_2 -= gpuad_chain(dvolatility_3, s_2 / spot / spot);
+            dspot_2 -= gpuad_chain(dvolatility_3, s_2 / spot);
         }
         drate_2 -= dt * (steps * gpuad_chain(0.5 * gpuad_chain(dpayoff_2, gain + sqrt(gain * gain + 25.0)),
             exp(-rate * dt * steps)));

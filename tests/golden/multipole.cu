@@ -345,14 +345,14 @@ extern "C" __global__ void multipole_reverse(
                     const double im_10 = im * a_2;
                     const double dim_3 = -(inverse * dfaddeeva_re);
                     double dre_3 = inverse * dfaddeeva_im;
-                    const double dinverse = -gpuad_chain((re_8 * re_9 + im_8 * im_9) * dfaddeeva_im
-                        - (im_8 * re_9 - re_8 * im_9) * dfaddeeva_re, inverse * inverse);
+                    const double dinverse = -gpuad_chain(gpuad_chain((re_8 * re_9 + im_8 * im_9) * dfaddeeva_im
+                        - (im_8 * re_9 - re_8 * im_9) * dfaddeeva_re, inverse), inverse);
                     dim_2 = im_8 * dre_3 - re_8 * dim_3 + 2.0 * (im_9 * dinverse);
                     dre_2 = im_8 * dim_3 + re_8 * dre_3 + 2.0 * (re_9 * dinverse);
                     const double dim_4 = re_9 * dim_3 + im_9 * dre_3;
                     dre_3 = re_9 * dre_3 - im_9 * dim_3;
-                    const double dscale = -gpuad_chain(im_7 * dim_2 + re_7 * dre_2 + im_6 * dim_4 + re_6 * dre_3,
-                        scale * scale);
+                    const double dscale = -gpuad_chain(gpuad_chain(im_7 * dim_2 + re_7 * dre_2 + im_6 * dim_4
+                        + re_6 * dre_3, scale), scale);
                     const double dsum_re = re_10 * dfaddeeva_im - im_10 * dfaddeeva_re;
                     const double dsum_im = -(re_10 * dfaddeeva_re) - im_10 * dfaddeeva_im;
                     double dim_5 = 0.0;
@@ -376,14 +376,14 @@ extern "C" __global__ void multipole_reverse(
                         const double inverse_2 = 1.0 / (re_14 * re_14 + im_14 * im_14);
                         const double dim_7 = inverse_2 * dsum_im;
                         double dre_6 = inverse_2 * dsum_re;
-                        const double dinverse_2 = -gpuad_chain((im_13 * re_14 - re_13 * im_14) * dsum_im
-                            + (re_13 * re_14 + im_13 * im_14) * dsum_re, inverse_2 * inverse_2);
+                        const double dinverse_2 = -gpuad_chain(gpuad_chain((im_13 * re_14 - re_13 * im_14) * dsum_im
+                            + (re_13 * re_14 + im_13 * im_14) * dsum_re, inverse_2), inverse_2);
                         const double dim_8 = im_13 * dre_6 - re_13 * dim_7 + 2.0 * (im_14 * dinverse_2);
                         const double dre_7 = im_13 * dim_7 + re_13 * dre_6 + 2.0 * (re_14 * dinverse_2);
                         const double dim_9 = re_14 * dim_7 + im_14 * dre_6;
                         dre_6 = re_14 * dre_6 - im_14 * dim_7;
-                        const double dscale_2 = -gpuad_chain(im_12 * dim_8 + re_12 * dre_7 + im_11 * dim_9
-                            + re_11 * dre_6, scale_2 * scale_2);
+                        const double dscale_2 = -gpuad_chain(gpuad_chain(im_12 * dim_8 + re_12 * dre_7 + im_11 * dim_9
+                            + re_11 * dre_6, scale_2), scale_2);
                         dim_5 -= scale_2 * dim_8 + (im_12 > 0.0 ? dscale_2 : im_12 < 0.0 ? -dscale_2 : 0.0);
                         dre_4 -= scale_2 * dre_7 + (re_12 > 0.0 ? dscale_2 : re_12 < 0.0 ? -dscale_2 : 0.0);
                         dim_6 += sign_2 * (share * (scale_2 * dim_9));
@@ -433,20 +433,20 @@ extern "C" __global__ void multipole_reverse(
                     const double dre_3 = im_4 * dfaddeeva_im + re_4 * dfaddeeva_re;
                     const double dim_4 = inverse_2 * dim_3;
                     const double dre_4 = inverse_2 * dre_3;
-                    const double dinverse = -gpuad_chain((im_8 * re_9 - re_8 * im_9) * dim_3
-                        + (re_8 * re_9 + im_8 * im_9) * dre_3, inverse_2 * inverse_2);
+                    const double dinverse = -gpuad_chain(gpuad_chain((im_8 * re_9 - re_8 * im_9) * dim_3
+                        + (re_8 * re_9 + im_8 * im_9) * dre_3, inverse_2), inverse_2);
                     dim_2 = im_8 * dre_4 - re_8 * dim_4 + 2.0 * (im_9 * dinverse);
                     dre_2 = im_8 * dim_4 + re_8 * dre_4 + 2.0 * (re_9 * dinverse);
-                    const double dscale = -gpuad_chain(im_2 * dim_2 + re_3 * dre_2 + (re_9 * dre_4 - im_9 * dim_4),
-                        scale_2 * scale_2);
+                    const double dscale = -gpuad_chain(gpuad_chain(im_2 * dim_2 + re_3 * dre_2
+                        + (re_9 * dre_4 - im_9 * dim_4), scale_2), scale_2);
                     const double dim_5 = inverse * dim_3;
                     const double dre_5 = inverse * dre_3;
-                    const double dinverse_2 = -gpuad_chain((im_6 * re_7 - re_6 * im_7) * dim_3
-                        + (re_6 * re_7 + im_6 * im_7) * dre_3, inverse * inverse);
+                    const double dinverse_2 = -gpuad_chain(gpuad_chain((im_6 * re_7 - re_6 * im_7) * dim_3
+                        + (re_6 * re_7 + im_6 * im_7) * dre_3, inverse), inverse);
                     const double dim_6 = im_6 * dre_5 - re_6 * dim_5 + 2.0 * (im_7 * dinverse_2);
                     const double dre_6 = im_6 * dim_5 + re_6 * dre_5 + 2.0 * (re_7 * dinverse_2);
-                    const double dscale_2 = -gpuad_chain(im_5 * dim_6 + re_5 * dre_6 + (re_7 * dre_5 - im_7 * dim_5),
-                        scale * scale);
+                    const double dscale_2 = -gpuad_chain(gpuad_chain(im_5 * dim_6 + re_5 * dre_6
+                        + (re_7 * dre_5 - im_7 * dim_5), scale), scale);
                     dim_2 = outer * (scale_2 * dim_2 + (im_2 > 0.0 ? dscale : im_2 < 0.0 ? -dscale : 0.0))
                         + inner * (scale * dim_6 + (im_5 > 0.0 ? dscale_2 : im_5 < 0.0 ? -dscale_2 : 0.0));
                     dre_2 = outer * (scale_2 * dre_2 + (re_3 > 0.0 ? dscale : re_3 < 0.0 ? -dscale : 0.0))
@@ -493,21 +493,21 @@ extern "C" __global__ void multipole_reverse(
                 if (l == 1) {
                     drho = dphase - 1.0 / (1.0 + rho * rho) * dphase;
                 } else if (l == 2) {
-                    const double dphase_2 = -(1.0 / (1.0
-                        + 3.0 * rho / (3.0 - rho * rho) * (3.0 * rho / (3.0 - rho * rho))) * dphase);
-                    const double dphase_3 = -gpuad_chain(dphase_2,
-                        3.0 * rho / (3.0 - rho * rho) / (3.0 - rho * rho));
-                    drho = dphase + 3.0 * gpuad_chain(dphase_2, 1.0 / (3.0 - rho * rho)) - 2.0 * (rho * dphase_3);
+                    const double dphase_2 = gpuad_chain(-(1.0
+                        / (1.0 + 3.0 * rho / (3.0 - rho * rho) * (3.0 * rho / (3.0 - rho * rho))) * dphase),
+                        1.0 / (3.0 - rho * rho));
+                    const double dphase_3 = -gpuad_chain(dphase_2, 3.0 * rho / (3.0 - rho * rho));
+                    drho = dphase + 3.0 * dphase_2 - 2.0 * (rho * dphase_3);
                 } else if (l == 3) {
-                    double dphase_2 = -(1.0 / (1.0
-                        + rho * (15.0 - rho * rho) / (15.0 - 6.0 * rho * rho)
-                        * (rho * (15.0 - rho * rho) / (15.0 - 6.0 * rho * rho))) * dphase);
-                    const double dphase_3 = gpuad_chain(dphase_2, 1.0 / (15.0 - 6.0 * rho * rho));
-                    const double dphase_4 = rho * dphase_3;
-                    dphase_2 = -gpuad_chain(dphase_2,
-                        rho * (15.0 - rho * rho) / (15.0 - 6.0 * rho * rho) / (15.0 - 6.0 * rho * rho));
-                    drho = dphase + (15.0 - rho * rho) * dphase_3 - 2.0 * (rho * dphase_4)
-                        - 12.0 * (rho * dphase_2);
+                    const double dphase_2 = gpuad_chain(-(1.0
+                        / (1.0 + rho * (15.0 - rho * rho) / (15.0 - 6.0 * rho * rho)
+                        * (rho * (15.0 - rho * rho) / (15.0 - 6.0 * rho * rho))) * dphase),
+                        1.0 / (15.0 - 6.0 * rho * rho));
+                    const double dphase_3 = rho * dphase_2;
+                    const double dphase_4 = -gpuad_chain(dphase_2,
+                        rho * (15.0 - rho * rho) / (15.0 - 6.0 * rho * rho));
+                    drho = dphase + (15.0 - rho * rho) * dphase_2 - 2.0 * (rho * dphase_3)
+                        - 12.0 * (rho * dphase_4);
                 } else {
                     drho = dphase;
                 }

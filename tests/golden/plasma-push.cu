@@ -68,9 +68,8 @@ extern "C" __global__ void push_reverse(
         const float dturned_y = s * dv_x;
         const float dturned_x = -(s * dparticle_3);
         const float dv_x_2 = dv_x - t * dturned_y + dturned_x;
-        const float ds = turned_y * dv_x - turned_x * dparticle_3;
-        const float dt_2 = p_velocity_y * dturned_x - v_x * dturned_y + 2.0f * gpuad_chain(ds, 1.0f / (1.0f + t * t))
-            + 2.0f * (t * -gpuad_chain(ds, s / (1.0f + t * t)));
+        const float ds = gpuad_chain(turned_y * dv_x - turned_x * dparticle_3, 1.0f / (1.0f + t * t));
+        const float dt_2 = p_velocity_y * dturned_x - v_x * dturned_y + 2.0f * ds + 2.0f * (t * -gpuad_chain(ds, s));
         const float dkick = dv_x + dv_x_2;
         const float dkick_2 = 0.5f * (dt * dkick);
         atomicAdd(&delectric[p_cell + 1], p_offset * dkick_2);

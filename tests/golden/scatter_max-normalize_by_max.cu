@@ -77,10 +77,11 @@ extern "C" __global__ void normalize_by_max_reverse(
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
         const float x_2 = x[blockIdx.x * width + (long long)i];
         const float largest_2 = largest[0];
-        const float dy_2 = dy[blockIdx.x * width + i];
+        float dy_2 = dy[blockIdx.x * width + i];
         dy[blockIdx.x * width + i] = 0.0f;
-        atomicAdd(&dlargest[0], -gpuad_chain(dy_2, x_2 / largest_2 / largest_2));
-        dx[blockIdx.x * width + (long long)i] += gpuad_chain(dy_2, 1.0f / largest_2);
+        dy_2 = gpuad_chain(dy_2, 1.0f / largest_2);
+        atomicAdd(&dlargest[0], -gpuad_chain(dy_2, x_2 / largest_2));
+        dx[blockIdx.x * width + (long long)i] += dy_2;
     }
     __syncthreads();
     for (long long i_count = gpuad_trips((int)threadIdx.x, width, (int)blockDim.x) - 1; i_count >= 0; --i_count) {

@@ -225,13 +225,11 @@ extern "C" __global__ void deform_reverse(
         double dx[24] = {};
         double dv[24] = {};
         double daxis[9] = {};
-        const double drate_2 = drate[e];
+        double drate_2 = drate[e];
         drate[e] = 0.0;
+        drate_2 = gpuad_chain(drate_2, 1.0 / (8.0 * (b_x_12 * normal + b_y_12 * normal_2 + b_z_12 * normal_3)));
         const double drate_3 = 8.0 * -gpuad_chain(drate_2,
-            spreads / (8.0 * (b_x_12 * normal + b_y_12 * normal_2 + b_z_12 * normal_3))
-            / (8.0 * (b_x_12 * normal + b_y_12 * normal_2 + b_z_12 * normal_3)));
-        const double dspreads = gpuad_chain(drate_2,
-            1.0 / (8.0 * (b_x_12 * normal + b_y_12 * normal_2 + b_z_12 * normal_3)));
+            spreads / (8.0 * (b_x_12 * normal + b_y_12 * normal_2 + b_z_12 * normal_3)));
         double dnormal = 0.0;
         double dnormal_2 = 0.0;
         double dnormal_3 = 0.0;
@@ -245,12 +243,12 @@ extern "C" __global__ void deform_reverse(
             const double s = 2 * ((c + 1) / 2 % 2) - 1;
             const double s_2 = 2 * (c / 2 % 2) - 1;
             const double s_3 = 2 * (c / 4 % 2) - 1;
-            dv[c * 3 + 2] += (s * normal_3 + s_2 * normal_6 + s_3 * normal_9) * dspreads;
-            dv[c * 3 + 1] += (s * normal_2 + s_2 * normal_5 + s_3 * normal_8) * dspreads;
-            dv[c * 3] += (s * normal + s_2 * normal_4 + s_3 * normal_7) * dspreads;
-            const double dslope_z = v[c * 3 + 2] * dspreads;
-            const double dslope_y = v[c * 3 + 1] * dspreads;
-            const double dslope_x = v[c * 3] * dspreads;
+            dv[c * 3 + 2] += (s * normal_3 + s_2 * normal_6 + s_3 * normal_9) * drate_2;
+            dv[c * 3 + 1] += (s * normal_2 + s_2 * normal_5 + s_3 * normal_8) * drate_2;
+            dv[c * 3] += (s * normal + s_2 * normal_4 + s_3 * normal_7) * drate_2;
+            const double dslope_z = v[c * 3 + 2] * drate_2;
+            const double dslope_y = v[c * 3 + 1] * drate_2;
+            const double dslope_x = v[c * 3] * drate_2;
             dnormal += s_3 * dslope_z;
             dnormal_2 += s_3 * dslope_y;
             dnormal_3 += s_3 * dslope_x;
@@ -366,10 +364,10 @@ extern "C" __global__ void deform_reverse(
             daxis[a * 3] = 0.0;  // overwritten with something inactive
             ddt_2 += ddt_3;
         }
-        const double dlength_2 = dlength[e];
+        double dlength_2 = dlength[e];
         dlength[e] = 0.0;
-        double dlargest = -gpuad_chain(gpuad_chain(dlength_2, 4.0 * now / sqrt(largest) / sqrt(largest)),
-            0.5 / sqrt(largest));
+        dlength_2 = gpuad_chain(dlength_2, 1.0 / sqrt(largest));
+        double dlargest = -gpuad_chain(gpuad_chain(dlength_2, 4.0 * now / sqrt(largest)), 0.5 / sqrt(largest));
         for (int f = 5; f >= 0; --f) {
             --choice_top;
             bool choice = choice_saved[choice_top];
@@ -417,10 +415,9 @@ extern "C" __global__ void deform_reverse(
         const double dchange_2 = dchange[e];
         dchange[e] = 0.0;
         dvolume[e] = -dchange_2;
-        const double drelative = dvolume_2 + dchange_2;
-        dreference[e] -= gpuad_chain(drelative, relative / reference_2);
-        const double dnow = (4.0 * gpuad_chain(dlength_2, 1.0 / sqrt(largest))
-            + gpuad_chain(drelative, 1.0 / reference_2)) / 12.0;
+        const double drelative = gpuad_chain(dvolume_2 + dchange_2, 1.0 / reference_2);
+        dreference[e] -= gpuad_chain(drelative, relative);
+        const double dnow = (4.0 * dlength_2 + drelative) / 12.0;
         const double db_z = a_z_6 * dnow;
         const double db_y = a_y_6 * dnow;
         const double db_x = a_x_6 * dnow;

@@ -361,11 +361,10 @@ extern "C" __global__ void hourglass_forces_reverse(
                 dv[c * 3 + 1] += s * dmoving_y;
                 dv[c * 3] += s * dmoving_x;
                 dshape[c] += v[c * 3 + 2] * dmoving_z + v[c * 3 + 1] * dmoving_y + v[c * 3] * dmoving_x;
-                const double dshape_2 = dshape[c];
-                const double dshape_3 = -gpuad_chain(dshape_2, 1.0 / volume);
-                const double da_z = s_2 * (bent_z * dshape_3);
-                const double da_y = s_2 * (bent_y * dshape_3);
-                const double da_x = s_2 * (bent_x * dshape_3);
+                const double dshape_2 = -gpuad_chain(dshape[c], 1.0 / volume);
+                const double da_z = s_2 * (bent_z * dshape_2);
+                const double da_y = s_2 * (bent_y * dshape_2);
+                const double da_x = s_2 * (bent_x * dshape_2);
                 const double db_z = a_x_13 * da_y - a_y_13 * da_x;
                 const double db_y = a_z_13 * da_x - a_x_13 * da_z;
                 const double db_x = a_y_13 * da_z - a_z_13 * da_y;
@@ -414,11 +413,10 @@ extern "C" __global__ void hourglass_forces_reverse(
                     dx[near_2 * 3 + 1] += dp_3;
                     dx[near_2 * 3] += dp_4;
                 }
-                dbent_x += a_x_14 * dshape_3;
-                dbent_y += a_y_14 * dshape_3;
-                dbent_z += a_z_14 * dshape_3;
-                dvolume_2 += gpuad_chain(dshape_2,
-                    (a_x_14 * bent_x + a_y_14 * bent_y + a_z_14 * bent_z) / volume / volume);
+                dbent_x += a_x_14 * dshape_2;
+                dbent_y += a_y_14 * dshape_2;
+                dbent_z += a_z_14 * dshape_2;
+                dvolume_2 -= gpuad_chain(dshape_2, (a_x_14 * bent_x + a_y_14 * bent_y + a_z_14 * bent_z) / volume);
             }
             for (int c = 7; c >= 0; --c) {
                 --s_top;
@@ -440,7 +438,7 @@ extern "C" __global__ void hourglass_forces_reverse(
         if (dfactor != 0.0) {
             dsound[e] += -0.01 * (strength * dfactor_3);
         }
-        dvolume = (dvolume + (dfactor != 0.0 ? -gpuad_chain(gpuad_chain(dfactor, factor / cbrt(volume)),
+        dvolume = (dvolume + (dfactor != 0.0 ? -gpuad_chain(gpuad_chain(dfactor_2, factor),
             1.0 / (3.0 * (cbrt(volume) * cbrt(volume)))) : 0.0)) / 12.0;
         const double db_z = a_z_6 * dvolume;
         const double db_y = a_y_6 * dvolume;

@@ -81,12 +81,11 @@ extern "C" __global__ void material_reverse(
         const double dsound_2 = dsound[e];
         dsound[e] = 0.0;
         const double dviscosity_2 = dviscosity[e];
-        const double dsquare = gpuad_chain(dsound_2 + (!(q < 1.0e-7) && squeezed ? linear * dviscosity_2 : 0.0),
-            0.5 / sqrt(square));
-        const double dsquare_2 = 2.0 / 3.0 * gpuad_chain(dsquare, 1.0 / density);
-        const double dp = dpressure[e] + (square < 1.0e-37 ? 0.0 : v * dsquare_2);
-        const double dnow = denergy[e] + (square < 1.0e-37 ? 0.0 : dsquare_2)
-            + (p_4 < 1.0e-7 ? 0.0 : 2.0 / 3.0 * gpuad_chain(dp, 1.0 / v));
+        const double dsquare = gpuad_chain(gpuad_chain(dsound_2
+            + (!(q < 1.0e-7) && squeezed ? linear * dviscosity_2 : 0.0), 0.5 / sqrt(square)), 1.0 / density);
+        const double dsquare_2 = 2.0 / 3.0 * dsquare;
+        const double dp = gpuad_chain(dpressure[e] + (square < 1.0e-37 ? 0.0 : v * dsquare_2), 1.0 / v);
+        const double dnow = denergy[e] + (square < 1.0e-37 ? 0.0 : dsquare_2) + (p_4 < 1.0e-7 ? 0.0 : 2.0 / 3.0 * dp);
         const double dnow_2 = -(dv / 6.0 * dnow);
         const double dnow_3 = -8.0 * dnow_2;
         const double dq_new = fabs(now_4) < 1.0e-7 ? 0.0 : dnow_2;
@@ -97,18 +96,17 @@ extern "C" __global__ void material_reverse(
         double dp_2 = 0.0;
         if (squeezed) {
             const double square_2 = 2.0 / 3.0 * (now_3 + v * p_3) / density;
-            const double dsquare_3 = gpuad_chain(linear * dq_new, 0.5 / sqrt(square_2));
-            const double dsquare_4 = 2.0 / 3.0 * gpuad_chain(dsquare_3, 1.0 / density);
+            const double dsquare_3 = gpuad_chain(gpuad_chain(linear * dq_new, 0.5 / sqrt(square_2)), 1.0 / density);
+            const double dsquare_4 = 2.0 / 3.0 * dsquare_3;
             dlinear = (square_2 < 1.0e-37 ? 0.0 : sqrt(square_2)) * dq_new;
             dquadratic = dq_new;
             dnow_4 = square_2 < 1.0e-37 ? 0.0 : dsquare_4;
             dv_2 = square_2 < 1.0e-37 ? 0.0 : p_3 * dsquare_4;
             dp_2 = square_2 < 1.0e-37 ? 0.0 : v * dsquare_4;
-            ddensity_2 = square_2 < 1.0e-37 ? 0.0 : -gpuad_chain(dsquare_3, square_2 / density);
+            ddensity_2 = square_2 < 1.0e-37 ? 0.0 : -gpuad_chain(dsquare_3, square_2);
         }
-        dp_2 += fabs(now_4) < 1.0e-7 ? 0.0 : dnow_2;
-        dnow_4 = dnow_4 + (fabs(now_4) < 1.0e-7 ? 0.0 : dnow)
-            + (p_2 < 1.0e-7 ? 0.0 : 2.0 / 3.0 * gpuad_chain(dp_2, 1.0 / v));
+        dp_2 = gpuad_chain(dp_2 + (fabs(now_4) < 1.0e-7 ? 0.0 : dnow_2), 1.0 / v);
+        dnow_4 = dnow_4 + (fabs(now_4) < 1.0e-7 ? 0.0 : dnow) + (p_2 < 1.0e-7 ? 0.0 : 2.0 / 3.0 * dp_2);
         const double dnow_5 = 0.5 * (dv * dnow_4);
         const double dnow_6 = -4.0 * dnow_5;
         const double dq_half = (fabs(now_4) < 1.0e-7 ? 0.0 : dnow_3) + (fabs(now_2) < 1.0e-7 ? 0.0 : dnow_6);
@@ -120,23 +118,23 @@ extern "C" __global__ void material_reverse(
         double ddensity_3 = 0.0;
         if (squeezed) {
             const double square_2 = 2.0 / 3.0 * (now + half * p_half) / density;
-            const double dsquare_3 = gpuad_chain(linear * dq_half, 0.5 / sqrt(square_2));
-            const double dsquare_4 = 2.0 / 3.0 * gpuad_chain(dsquare_3, 1.0 / density);
+            const double dsquare_3 = gpuad_chain(gpuad_chain(linear * dq_half, 0.5 / sqrt(square_2)), 1.0 / density);
+            const double dsquare_4 = 2.0 / 3.0 * dsquare_3;
             dlinear_2 = (square_2 < 1.0e-37 ? 0.0 : sqrt(square_2)) * dq_half;
             dquadratic_2 = dq_half;
             dnow_7 = square_2 < 1.0e-37 ? 0.0 : dsquare_4;
             dhalf = square_2 < 1.0e-37 ? 0.0 : p_half * dsquare_4;
             dp_half = square_2 < 1.0e-37 ? 0.0 : half * dsquare_4;
-            ddensity_3 = square_2 < 1.0e-37 ? 0.0 : -gpuad_chain(dsquare_3, square_2 / density);
+            ddensity_3 = square_2 < 1.0e-37 ? 0.0 : -gpuad_chain(dsquare_3, square_2);
         }
-        const double dp_3 = dp_half + (fabs(now_4) < 1.0e-7 ? 0.0 : dnow_3) + (fabs(now_2) < 1.0e-7 ? 0.0 : dnow_6);
-        dnow_7 = dnow_7 + (fabs(now_2) < 1.0e-7 ? 0.0 : dnow_4)
-            + (p < 1.0e-7 ? 0.0 : 2.0 / 3.0 * gpuad_chain(dp_3, 1.0 / half));
+        const double dp_3 = gpuad_chain(dp_half + (fabs(now_4) < 1.0e-7 ? 0.0 : dnow_3)
+            + (fabs(now_2) < 1.0e-7 ? 0.0 : dnow_6), 1.0 / half);
+        dnow_7 = dnow_7 + (fabs(now_2) < 1.0e-7 ? 0.0 : dnow_4) + (p < 1.0e-7 ? 0.0 : 2.0 / 3.0 * dp_3);
         denergy[e] = dnow_7;
         dquadratic = jump * (dquadratic + dquadratic_2 + (!(q < 1.0e-7) && squeezed ? dviscosity_2 : 0.0));
-        const double dquadratic_3 = jump * dquadratic;
+        const double dquadratic_3 = gpuad_chain(jump * dquadratic, 1.0 / v);
         dlinear = dlinear + dlinear_2 + (!(q < 1.0e-7) && squeezed ? c * dviscosity_2 : 0.0);
-        const double dlinear_3 = jump * dlinear;
+        const double dlinear_3 = gpuad_chain(jump * dlinear, 1.0 / v);
         const double djump = 2.0 * (2.0 / 3.0 * density / v * dquadratic) + 0.5 * density / v * dlinear;
         drate[e] += rate_2 > 0.0 ? length_2 * djump : rate_2 < 0.0 ? -(length_2 * djump) : 0.0;
         dlength[e] += fabs(rate_2) * djump;
@@ -144,7 +142,7 @@ extern "C" __global__ void material_reverse(
             + (fabs(now_2) < 1.0e-7 ? 0.0 : 3.0 * dnow_5);
         dviscosity[e] = dbefore;
         dpressure[e] = dbefore;
-        dhalf += p < 1.0e-7 ? 0.0 : -gpuad_chain(dp_3, p / half);
+        dhalf += p < 1.0e-7 ? 0.0 : -gpuad_chain(dp_3, p);
         if (!(fabs(now_4) < 1.0e-7)) {
             dchange[e] -= (7.0 * before - 8.0 * (p_half + q_half) + p_3 + q_new) * dnow / 6.0;
         }
@@ -156,16 +154,15 @@ extern "C" __global__ void material_reverse(
             dvolume[e] += p_5 * dsquare_2;
         }
         if (!(p_4 < 1.0e-7)) {
-            dvolume[e] -= gpuad_chain(dp, p_4 / v);
+            dvolume[e] -= gpuad_chain(dp, p_4);
         }
-        dvolume[e] += dv_2 - gpuad_chain(dquadratic_3, 2.0 / 3.0 * density / v / v)
-            - gpuad_chain(dlinear_3, 0.5 * density / v / v) + dhalf;
+        dvolume[e] += dv_2 - gpuad_chain(dquadratic_3, 2.0 / 3.0 * density / v)
+            - gpuad_chain(dlinear_3, 0.5 * density / v) + dhalf;
         if (!(p_2 < 1.0e-7)) {
-            dvolume[e] -= gpuad_chain(dp_2, p_2 / v);
+            dvolume[e] -= gpuad_chain(dp_2, p_2);
         }
-        ddensity_2 = ddensity_2 + ddensity_3 + 2.0 / 3.0 * gpuad_chain(dquadratic_3, 1.0 / v)
-            + 0.5 * gpuad_chain(dlinear_3, 1.0 / v)
-            + (square < 1.0e-37 ? 0.0 : -gpuad_chain(dsquare, square / density));
+        ddensity_2 = ddensity_2 + ddensity_3 + 2.0 / 3.0 * dquadratic_3 + 0.5 * dlinear_3
+            + (square < 1.0e-37 ? 0.0 : -gpuad_chain(dsquare, square));
     }
     gpuad_block_sum(&ddensity[0], ddensity_2);
 }

@@ -83,10 +83,11 @@ extern "C" __global__ void move_reverse(
             ddt_2 += velocity_2 * dposition_2;
             dkick += dkick_2;
         }
+        const double dkick_2 = gpuad_chain(dkick, 1.0 / mass_2);
         if (dkick != 0.0) {
-            dmass[n] -= gpuad_chain(dkick, kick / mass_2);
+            dmass[n] -= gpuad_chain(dkick_2, kick);
         }
-        ddt_2 += dkick != 0.0 ? gpuad_chain(dkick, 1.0 / mass_2) : 0.0;
+        ddt_2 += dkick != 0.0 ? dkick_2 : 0.0;
     }
     gpuad_block_sum(&ddt[0], ddt_2);
 }

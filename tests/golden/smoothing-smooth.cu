@@ -44,27 +44,26 @@ extern "C" __global__ void smooth_gather(
         const float left = i > 0 ? noisy[i - 1] - here : 0.0f;
         const float right = i < n - 1 ? noisy[i + 1] - here : 0.0f;
         const float dsmoothed_2 = dsmoothed[i];
-        const float dsmoothed_3 = rate * dsmoothed_2;
-        const float dhere = i < n - 1 ? -(gpuad_chain(dsmoothed_3, 1.0f / (1.0f + right * right))
-            + 2.0f * (right * -gpuad_chain(dsmoothed_3, right / (1.0f + right * right) / (1.0f + right * right))))
-            : 0.0f;
-        const float dhere_2 = i > 0 ? -(gpuad_chain(dsmoothed_3, 1.0f / (1.0f + left * left))
-            + 2.0f * (left * -gpuad_chain(dsmoothed_3, left / (1.0f + left * left) / (1.0f + left * left)))) : 0.0f;
+        float dsmoothed_3 = rate * dsmoothed_2;
+        const float dsmoothed_4 = gpuad_chain(dsmoothed_3, 1.0f / (1.0f + left * left));
+        dsmoothed_3 = gpuad_chain(dsmoothed_3, 1.0f / (1.0f + right * right));
+        const float dhere = i < n - 1 ? -(dsmoothed_3
+            + 2.0f * (right * -gpuad_chain(dsmoothed_3, right / (1.0f + right * right)))) : 0.0f;
+        const float dhere_2 = i > 0 ? -(dsmoothed_4
+            + 2.0f * (left * -gpuad_chain(dsmoothed_4, left / (1.0f + left * left)))) : 0.0f;
         dnoisy_2 += dsmoothed_2 + dhere + dhere_2;
     }
     if (i >= 1 && i < n + 1) {
         const float right = i - 1 < n - 1 ? noisy[i] - noisy[i - 1] : 0.0f;
-        const float dsmoothed_2 = rate * dsmoothed[i - 1];
+        const float dsmoothed_2 = gpuad_chain(rate * dsmoothed[i - 1], 1.0f / (1.0f + right * right));
         if (i < n) {
-            dnoisy_2 += gpuad_chain(dsmoothed_2, 1.0f / (1.0f + right * right))
-                + 2.0f * (right * -gpuad_chain(dsmoothed_2, right / (1.0f + right * right) / (1.0f + right * right)));
+            dnoisy_2 += dsmoothed_2 + 2.0f * (right * -gpuad_chain(dsmoothed_2, right / (1.0f + right * right)));
         }
     }
     if (i < n - 1) {
         const float left = i + 1 > 0 ? noisy[i] - noisy[i + 1] : 0.0f;
-        const float dsmoothed_2 = rate * dsmoothed[i + 1];
-        dnoisy_2 += gpuad_chain(dsmoothed_2, 1.0f / (1.0f + left * left))
-            + 2.0f * (left * -gpuad_chain(dsmoothed_2, left / (1.0f + left * left) / (1.0f + left * left)));
+        const float dsmoothed_2 = gpuad_chain(rate * dsmoothed[i + 1], 1.0f / (1.0f + left * left));
+        dnoisy_2 += dsmoothed_2 + 2.0f * (left * -gpuad_chain(dsmoothed_2, left / (1.0f + left * left)));
     }
     if (dnoisy_2 != 0.0f) {
         dnoisy[i] += dnoisy_2;

@@ -92,18 +92,19 @@ extern "C" __global__ void tridiagonal_reverse(
             const double dscratch_2 = dscratch[at];
             dscratch[at] = 0.0;
             dupper[at] += pivot * dscratch_2;
-            const double dpivot = -gpuad_chain((x_3 - lower_2 * x_4) * dx_2 + upper_3 * dscratch_2, pivot * pivot);
+            const double dpivot = -gpuad_chain(gpuad_chain((x_3 - lower_2 * x_4) * dx_2 + upper_3 * dscratch_2, pivot),
+                pivot);
             dscratch[before] -= lower_2 * dpivot;
             dlower[at] += -(x_4 * dx_3) - scratch_2 * dpivot;
             ddiagonal[at] += dpivot;
         }
-        const double dx_2 = dx[s];
-        dx[s] = gpuad_chain(dx_2, 1.0 / diagonal_2);
-        const double dscratch_2 = dscratch[s];
+        const double dx_2 = gpuad_chain(dx[s], 1.0 / diagonal_2);
+        dx[s] = dx_2;
+        double dscratch_2 = dscratch[s];
         dscratch[s] = 0.0;
-        ddiagonal[s] += -gpuad_chain(dx_2, x_2 / diagonal_2 / diagonal_2)
-            - gpuad_chain(dscratch_2, upper_2 / diagonal_2 / diagonal_2);
-        dupper[s] += gpuad_chain(dscratch_2, 1.0 / diagonal_2);
+        dscratch_2 = gpuad_chain(dscratch_2, 1.0 / diagonal_2);
+        ddiagonal[s] += -gpuad_chain(dx_2, x_2 / diagonal_2) - gpuad_chain(dscratch_2, upper_2 / diagonal_2);
+        dupper[s] += dscratch_2;
     }
 }
 

@@ -38,9 +38,9 @@ extern "C" __global__ void unit_rows_reverse(
         float dsum_2 = 0.0f;
         for (int k = lane; k < n; k += 32) {
             const float x_2 = x_saved[row * n + k];
-            const float dx_2 = dx[row * n + k];
-            dx[row * n + k] = gpuad_chain(dx_2, 1.0f / sum_2);
-            dsum_2 -= gpuad_chain(dx_2, x_2 / sum_2 / sum_2);
+            const float dx_2 = gpuad_chain(dx[row * n + k], 1.0f / sum_2);
+            dx[row * n + k] = dx_2;
+            dsum_2 -= gpuad_chain(dx_2, x_2 / sum_2);
         }
         dsum += dsum_2;
         float dvalue = dsum != 0.0f ? gpuad_chain(dsum, 0.5f / sum_2) : 0.0f;
