@@ -65,7 +65,7 @@ def test_values_that_are_not_saved_are_found(monkeypatch: pytest.MonkeyPatch) ->
     def forgetful(self: Any, store: Any, load: Any, home: Any, *, later: bool = False) -> bool:
         return False
 
-    monkeypatch.setattr(to_be_recorded._Judge, "may_hit", forgetful)
+    monkeypatch.setattr(to_be_recorded._Test, "may_hit", forgetful)
     assert _first_fault(range(20)) is not None
 
 
