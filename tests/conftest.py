@@ -33,7 +33,7 @@ pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
-OPTIMISED = (TESTS / "codegen", TESTS / "runtime", TESTS.parent / "kernels")
+KERNELS = TESTS.parent / "kernels"
 BY_BOTH = (TESTS / "codegen", TESTS / "runtime")
 EVERY_KERNEL = TESTS / "gradients" / "test_gradients.py"
 LEVEL_ASKED = os.environ.get(compiler.LEVEL)  # whoever names one means all tests
@@ -87,8 +87,10 @@ _ended = itertools.count(1)
 
 def pytest_runtest_teardown() -> None:
     """What the tests keep for one another, thousands of kernels, is not gone through again by every collection of garbage."""
-    if next(_ended) % 500 == 0:
+    ended = next(_ended)
+    if ended % 2000 == 0:
         gc.collect()
+    if ended % 50 == 0:
         gc.freeze()
 
 
@@ -142,14 +144,19 @@ def _is_other_executor_s(item: pytest.Item) -> bool:
     return executor != ("host", "reference")[zlib.crc32(rest.encode()) % 2]
 
 
+def _is_optimised(item: pytest.Item) -> bool:
+    if item.path.is_relative_to(KERNELS):
+        return zlib.crc32(item.path.name.encode()) % 2 == 0
+    return any(map(item.path.is_relative_to, BY_BOTH)) and "cupy" not in getattr(item, "fixturenames", ())
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests marked `gpu` are skipped with the reason where there is none; with GPUAD_REQUIRE_GPU=1 they fail there. Those marked `cpu` are
-    with `--ptx`. What the C++ compiler makes of a text is the subject of two rooms, of kernels/ and of tests marked `optimised`: those, and
-    all in the nightly set, are compiled as for a user, the others at a third of the cost. On the stand-in for CuPy it is a text for
-    another compiler."""
-    about_cpus = any(map(item.path.is_relative_to, OPTIMISED)) and "cupy" not in getattr(item, "fixturenames", ())
-    optimised = NIGHTLY or about_cpus or item.get_closest_marker("optimised")
+    with `--ptx`. What the C++ compiler makes of a text is the subject of two rooms, of every second file of kernels/ and of tests marked
+    `optimised`: those, and all in the nightly set, are compiled as for a user, the others at a third of the cost. On the stand-in for
+    CuPy it is a text for another compiler."""
+    optimised = NIGHTLY or _is_optimised(item) or item.get_closest_marker("optimised")
     os.environ[compiler.LEVEL] = LEVEL_ASKED or ("3" if optimised else "1")
     if item.get_closest_marker("cpu") is not None and item.config.getoption("--ptx"):
         pytest.skip("it says what the executor of the CPU makes")

@@ -137,7 +137,7 @@ def test_random_edges() -> None:
     that do not fit one another as well."""
     rng = random.Random(7)
     gathered = 0
-    many = cases(9, 100)
+    many = cases(12, 100)
     for _ in range(many):
         dimensions = rng.choice([1, 1, 2, 2, 3])
         bends = tuple(rng.choice(list(BENDS)) for _ in range(dimensions))

@@ -12,6 +12,7 @@ import pytest
 from certificate_tools import FAULTS, LAUNCHES, Launch, faulty, launch_of
 from gather_tools import is_gathered, pairs, reverse
 from launch_tools import CASES, arguments, compiled, running, shipped
+from nightly import cases
 
 import gpuad
 from gpuad.affine import relations
@@ -164,7 +165,7 @@ def test_on_demand(n: int) -> None:
 # --- threads that meet -------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(cases(20, 60)))
 def test_threads_that_meet(seed: int) -> None:
     """Against all threads of small launches: nothing is said to be apart that is not, and what is affine is told apart."""
     rng = random.Random(seed)
@@ -176,7 +177,7 @@ def test_threads_that_meet(seed: int) -> None:
     assert not apart or len(set(elements)) == len(elements)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(cases(25, 80)))
 def test_what_isl_is_told_is_exact(seed: int) -> None:
     """Sums, products, quotients and remainders that wrap as C's types do, against plain numbers."""
     rng = random.Random(1000 + seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ir_tools import buffer, call, const, index, kernel, op, var
+from nightly import share
 from random_kernels import RandomKernel
 
 from gpuad.codegen import cuda_source
@@ -96,8 +97,10 @@ def cooperative() -> Kernel:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("build", [functions, memory, cooperative], ids=lambda f: f.__name__)
+PRINTED = [(build, arch) for build in (functions, memory, cooperative) for arch in ARCHITECTURES]
+
+
+@pytest.mark.parametrize(("build", "arch"), share(PRINTED, 4), ids=lambda x: getattr(x, "__name__", x))
 def test_everything_that_can_be_printed_compiles(build: object, arch: str) -> None:
     k = build()  # type: ignore[operator]
     cubin = compile_cuda(cuda_source([k]), arch)

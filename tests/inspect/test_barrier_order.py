@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import running
-from nightly import cases
+from nightly import cases, share
 from random_turns import RandomTurns
 
 import gpuad
@@ -250,8 +250,7 @@ def arguments(name: str, grid: Sequence[int], seed: int = 1) -> list[Any]:
 # --- gradients ---------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-@pytest.mark.parametrize("name", _TEXTS)
+@pytest.mark.parametrize(("name", "geometry"), share([(name, g) for name in _TEXTS for g in GEOMETRIES], 2), ids=str)
 def test_gradients(name: str, geometry: Geometry) -> None:
     """Against forward mode and differences; the reference executor finds races of the reverse pass, if there are any."""
     grid, block = geometry

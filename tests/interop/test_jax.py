@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nightly import share
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install 'gpuad[jax]'")
 
@@ -50,7 +51,7 @@ def values(n: int = N, seed: int = 0) -> Any:
     return jnp.asarray(np.random.default_rng(seed).normal(size=n))
 
 
-@pytest.mark.parametrize("name", TWENTY)
+@pytest.mark.parametrize("name", share(list(TWENTY), 2))
 def test_check_grads_in_both_modes_under_jit(name: str) -> None:
     d = described(name)
     f = gpuad.jax.function(d.kernel, grid=d.grid, block=d.block, shared_mem=d.shared_mem)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
+from nightly import cases
 
 import gpuad
 from gpuad import Duplicated, LaunchError, fusion, pipeline
@@ -330,7 +331,7 @@ def random_program(rng: random.Random) -> Program:
     return program
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(cases(4, 8)))
 def test_random_programs_in_turn(number: int) -> None:
     """Each of two comes again and again, and they take the place of one another."""
     rng = random.Random(number)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
+from nightly import cases
 from tape_tools import launch, pair
 from test_trace_replay import TWICE, N, _by_reverse, content, fill, fresh, play, random_step
 
@@ -63,7 +64,7 @@ def test_a_graph_is_the_program_and_its_reverse(executor: str, restore: bool, mo
         assert np.array_equal(results[1][3], u.shadow)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(cases(5, 10)))
 def test_random_programs(seed: int) -> None:
     r = random.Random(seed)
     steps = [s for s in (random_step(r) for _ in range(8)) if s[0] != "overwrites"]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
+from nightly import cases
 from tape_tools import launch, pair
 from test_trace_replay import N, content, fill, fresh, play, random_step
 
@@ -332,7 +333,7 @@ def test_a_failure_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(cases(6, 16)))
 def test_random_programs(seed: int) -> None:
     """Seeds that are kept, on a tape that is used again, and on a new one."""
     r = random.Random(seed)

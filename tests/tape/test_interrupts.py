@@ -134,7 +134,7 @@ def expected(more: int = 0) -> list[Any]:
 def test_shadows_are_seen_after_an_interrupt() -> None:
     """It comes while the package itself has looked at shadows, and leaves that block half."""
     program, tape = Program(), gpuad.Tape()
-    quiet = at("scoped", "variable.reset", lambda frame: frame.f_locals["variable"].name == "quiet")
+    quiet = at("scoped", "variable.reset", lambda frame: frame.f_locals["variable"].name == "internal reads")
     with interrupt(quiet) as hit, tape:
         program.run()
     assert hit

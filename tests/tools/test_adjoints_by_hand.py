@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import running
+from nightly import share
 
 from benchmarks.adjoints.__main__ import difference, measured
 from benchmarks.adjoints.operations import Operation, made, operations
@@ -37,7 +38,7 @@ def slope(operation: Operation, name: str, direction: Any, step: float) -> float
 
 
 @pytest.mark.cpu
-@pytest.mark.parametrize(("case", "by_hand"), OPERATIONS, ids=NAMES)
+@pytest.mark.parametrize(("case", "by_hand"), share(OPERATIONS, 2), ids=share(NAMES, 2))
 def test_both_are_the_gradient(case: Case, by_hand: tuple[Case, ...]) -> None:
     with running("host"):
         operation = made(case, by_hand, full=False)

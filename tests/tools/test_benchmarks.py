@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from nightly import share
 from typer import Typer
 from typer.testing import CliRunner
 
@@ -257,7 +258,7 @@ def test_what_is_written_by_hand_is_right_again_and_again(problem: Problem) -> N
 @pytest.mark.parametrize("framework", ["jax", "torch", "warp"])
 def test_everybody_who_is_there_is_right(framework: str) -> None:
     pytest.importorskip(framework)
-    for problem in PROBLEMS:
+    for problem in share(PROBLEMS, 3):
         member = Local(problem.name, framework, "cpu")
         inputs = given(problem, problem.quick)
         with crew.written(given=inputs, wanted=problem.wanted(problem.quick, inputs)) as folder:
