@@ -206,7 +206,7 @@ def test_random_kernels_agree_bit_for_bit() -> None:
     """In full strips and in strips of 21 threads."""
     kernels = {seed: RandomKernel(seed, alone=True).kernel for seed in range(cases(10, 24))}
     kernels = {seed: k for seed, k in kernels.items() if "gpuad_strips_" in host_source([k])}
-    assert len(kernels) > 12
+    assert len(kernels) > cases(5, 12)
     HOST.prepare(kernels.values())
     for seed, k in kernels.items():
         for block in (64, 21):
