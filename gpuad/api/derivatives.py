@@ -8,7 +8,7 @@ leaves them. A call in the words of an earlier one is replayed (`call_replay`); 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -23,6 +23,7 @@ from .argument_flattening import FlatArguments, library_of, on_stream
 from .call_replay import CallKey, replay_call
 from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
 from .forward_over_reverse import check_count, second_of
+from .grid_kernels import GridKernel
 from .grid_launches import forward_all, reverse_all, second_all
 from .kernels import Family, Kernel, Planned, pattern_of
 from .launch_plan import LaunchPlan, exactly, launch_plan_of, once, reverse_launches, run_again, tangent_launches
@@ -56,9 +57,9 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
         raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
     if family.in_parts:
-        plans = family.launches(*call, **keywords)
+        plans, known = _launches(*family.in_parts_of(*call, **keywords))
         if mode is Reverse:
-            reverse_all(plans, known=not family.is_decided_by_data(*call, **keywords))
+            reverse_all(plans, known)
         else:
             forward_all(plans, lambda chosen, call: _forward(chosen, call, unconnected=True))
         return
@@ -157,11 +158,17 @@ def hvp(k: Any, *call: Any, **keywords: Any) -> None:
         second_of(plan.kernel.suited(plan.args, plan.shared_mem), plan, made).run()
 
 
-def _hvp_in_parts(family: Family, directions: Any, kernel: Family, whole: Planned) -> None:
+def _hvp_in_parts(family: Family, directions: Any, kernel: GridKernel, whole: Planned) -> None:
     given = family.directions(directions, kernel)
     check_count(kernel.name, len(whole.args), given)
+    plans, known = _launches(kernel, whole)
+    second_all(plans, given, known)
+
+
+def _launches(kernel: GridKernel, whole: Planned) -> tuple[Iterator[Planned], bool]:
+    """The launches of a call that is several, and whether it is known before the first of them which these are."""
     call, keywords = whole[1:4], {"shared_mem": whole.shared_mem, "stream": whole.stream}
-    second_all(kernel.launches(*call, **keywords), given, known=not kernel.is_decided_by_data(*call, **keywords))
+    return kernel.launches(*call, **keywords), not kernel.is_decided_by_data(*call, **keywords)
 
 
 def array_module() -> Any:

@@ -78,8 +78,8 @@ class ExpandedKernel(TextKernel):
 
     def launches(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Iterator[Planned]:
         """The launches of a call of a kernel with `grid.sync()`."""
-        kernel, own = self.meant(args)
-        return kernel.launches(grid, block, own, shared_mem=shared_mem, stream=stream)
+        kernel, whole = self.in_parts_of(grid, block, args, shared_mem=shared_mem, stream=stream)
+        return kernel.launches(*whole[1:4], shared_mem=shared_mem, stream=stream)
 
     def in_parts_of(
         self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
@@ -88,11 +88,6 @@ class ExpandedKernel(TextKernel):
         kernel, own = self.meant(args)
         assert isinstance(kernel, GridKernel)
         return kernel.in_parts_of(grid, block, own, shared_mem=shared_mem, stream=stream)
-
-    def is_decided_by_data(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> bool:
-        """Whether data that one of them finds decide which follow."""
-        kernel, own = self.meant(args)
-        return kernel.is_decided_by_data(grid, block, own, shared_mem=shared_mem, stream=stream)
 
     def directions(self, given: Sequence[Any], chosen: Kernel | GridKernel) -> list[Any]:
         """Tangents of a call's arguments as those of the launch; of what has none as many as there are arguments of it."""

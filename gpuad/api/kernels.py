@@ -72,13 +72,9 @@ class Family:
         """The launches of a call that is several."""
         raise NotImplementedError
 
-    def in_parts_of(self, *call: Any, **keywords: Any) -> tuple[Family, Planned]:
+    def in_parts_of(self, *call: Any, **keywords: Any) -> tuple[Any, Planned]:
         """The kernel with `grid.sync()` that a call is one of, and the call as that of it (whose `kernel` is the kernel as it stands)."""
         raise NotImplementedError
-
-    def is_decided_by_data(self, *call: Any, **keywords: Any) -> bool:
-        """Whether data that a launch of a call that is several finds decide which launches follow."""
-        return False
 
     def directions(self, given: Sequence[Any], chosen: Any) -> list[Any]:
         """Tangents of a call's arguments as those of the launch of the kernel that it becomes."""

@@ -19,7 +19,7 @@ from ..source import SourceFile
 from .argument_flattening import ModuleMemory
 from .expanded_kernels import ExpandedKernel
 from .grid_kernels import GridKernel
-from .kernels import BoundLaunch, Family, Kernel, TextKernel
+from .kernels import BoundLaunch, Family, Kernel, OfFunction, TextKernel
 
 _families: list[Callable[[Any], Family | None]] = []
 
@@ -77,7 +77,7 @@ def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, 
         return ExpandedKernel(file, function, options, raw, module)
     if has_grid_barrier(function):
         return GridKernel(file, function, options, raw, module)
-    return Kernel(file, name, options, raw, module)
+    return OfFunction(function, file, name, options, raw, module)
 
 
 def _chosen(name: str | None, where: str) -> str:
