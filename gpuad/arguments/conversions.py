@@ -71,7 +71,7 @@ class BoundArgument:
 
 # --- words for messages --------------------------------------------------------------------------------------------------------------
 
-_WORDS = {
+CUDA_NAMES = {  # of dtypes
     "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long", "uint8": "unsigned char",
     "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long", "float16": "half", "float32": "float",
     "float64": "double", "bfloat16": "bfloat16",
@@ -91,7 +91,7 @@ def type_name(type_: Type) -> str:
         return f"complex<{type_name(type_.element)}>"
     if isinstance(type_, Struct):
         return type_.name
-    return _WORDS.get(str(type_), str(type_))
+    return CUDA_NAMES.get(str(type_), str(type_))
 
 
 def show(x: Any) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from .. import pipeline
 from ..api import Kernel
 from ..arguments import bind, geometry
+from ..arguments.conversions import CUDA_NAMES
 from ..errors import UnsupportedError
 from ..frontend.elementwise import Operand
 from ..frontend.elementwise.strided import thread_lines
@@ -27,10 +28,7 @@ from ..pipeline import Call
 from ..runtime.array_types import Extents
 from ..source import SourceFile
 
-_TYPES = {
-    "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long", "uint8": "unsigned char",
-    "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long", "float32": "float", "float64": "double",
-}  # fmt: skip
+_TYPES = {dtype: name for dtype, name in CUDA_NAMES.items() if dtype not in ("float16", "bfloat16")}
 
 
 @dataclass(frozen=True)
