@@ -79,7 +79,7 @@ def barrier_order_inspector(kernel: Kernel, buffers: Collection[Buffer]) -> Barr
     body, copies = inspecting(kernel, copies, watch.start(), watched)
     params = (*kernel.params, *copies.values(), *(cell for made in cells.values() for cell in made), watch.flag)
     return BarrierOrderInspector(
-        replace(kernel, name=f"{kernel.name}_turns", params=params, body=body),
+        replace(kernel, name=f"{kernel.name}_barrier_order", params=params, body=body),
         tuple(copies),
         tuple(x for x, made in cells.items() for _ in made),
         runs=1,

@@ -50,7 +50,7 @@ def injectivity_inspector(reverse: ir.Kernel, shadow: ir.Buffer) -> InjectivityI
         body = eliminate_dead_code(noted, private=[x for x in reverse.buffers if x != shadow])
         used = set(used_vars(body))
         if _by_numbers(body, (*scalars, begin, end), arrays) and (certain or not used & unknown):
-            kernel = ir.Kernel(f"{reverse.name}_census", (*scalars, begin, end, *arrays), body, reverse.span)
+            kernel = ir.Kernel(f"{reverse.name}_injectivity", (*scalars, begin, end, *arrays), body, reverse.span)
             touches = tuple(_touches(reverse.body, shadow, 1))
             places = sum(dict(sorted(touches, key=lambda t: t[1])).values())
             return InjectivityInspector(kernel, scalars, sum(times for _, times in touches), places, certain)

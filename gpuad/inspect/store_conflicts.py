@@ -104,7 +104,7 @@ def store_conflict_inspector(
     body, copies = inspecting(kernel, copies, (ir.Let(check.thread, thread_number()),), watched)
     params = (*kernel.params, *copies.values(), *(o for made in owners.values() for o in made.values()), check.run, check.flag)
     return StoreConflictInspector(
-        replace(kernel, name=f"{kernel.name}_claims", params=params, body=body),
+        replace(kernel, name=f"{kernel.name}_store_conflicts", params=params, body=body),
         tuple(copies),
         tuple(x for x, made in owners.items() for _ in made),
     )

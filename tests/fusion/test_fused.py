@@ -47,7 +47,7 @@ def watched(fuse: bool = True) -> Iterator[list[str]]:
 
     class Watched(Reference):
         def launch(self, kernel: Any, *args: Any, **keywords: Any) -> None:
-            if not kernel.name.endswith("_census"):
+            if not kernel.name.endswith("_injectivity"):
                 ran.append(kernel.name)
             super().launch(kernel, *args, **keywords)
 

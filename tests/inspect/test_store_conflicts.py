@@ -46,7 +46,7 @@ def run(k: Any, *, at: Any = None, m: int = 1, c: float = 1.0, wide: bool = True
     noting = Noting()
     with pipeline.executor_for_tests(noting):
         gpuad.autodiff(k, 1, N, (x, y, at, np.zeros(1, np.int32), N, m, c, wide))
-    return x.shadow, sum(name.endswith("_claims") for name in noting.names)
+    return x.shadow, sum(name.endswith("_store_conflicts") for name in noting.names)
 
 
 def test_what_hangs_on_numbers_alone_is_checked_once() -> None:

@@ -551,7 +551,7 @@ def _fault_in_recording(executor: Any, at: int, method: str, after: bool, wanted
                 with pytest.raises(Fault):
                     attempt.record()
         before = attempt.shadows()
-        spoilt = method == "launch" and not calls[at].endswith("_claims")
+        spoilt = method == "launch" and not calls[at].endswith("_store_conflicts")
         if not swallow or spoilt:  # else the fault came before anything was written: the launch was not made, and is not on the tape
             with pytest.raises(TapeError):
                 attempt.reverse()
