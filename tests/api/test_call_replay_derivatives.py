@@ -247,7 +247,7 @@ def memory_of(args: Sequence[Any]) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [*((name, gpuad.Reverse) for name in share(list(CASES), 3)), *((name, gpuad.Forward) for name in share(list(CASES), 5))],
+    [*((name, gpuad.Reverse) for name in share(list(CASES), 5)), *((name, gpuad.Forward) for name in share(list(CASES), 8))],
 )
 def test_every_case_on_other_content(name: str, mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies and logs are those of each call; bit by bit what a kernel that knows no call leaves."""

@@ -7,6 +7,7 @@ import re
 import pytest
 import texts
 from launch_tools import CASES, shipped
+from nightly import share
 
 from gpuad.api import kernel
 from gpuad.codegen.cuda import cuda_source, directed
@@ -36,7 +37,7 @@ def located(text: str) -> list[tuple[int, str]]:
     return [(int(number), line.strip()) for number, line in found]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", share(list(CASES), 3))
 def test_nothing_else_is_changed(name: str) -> None:
     for what, made in texts.kernels(name, "reference"):
         plain, with_lines = cuda_source([made]), cuda_source([made], located=True)

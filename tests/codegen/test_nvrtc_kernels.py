@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from launch_tools import CASES, arguments, shipped
-from nightly import NIGHTLY
+from nightly import NIGHTLY, share
 
 from gpuad import fusion, pipeline
 from gpuad.api import pattern_of
@@ -44,7 +44,7 @@ def test_generated_adjoint_compiles_and_launches(name: str, variant: str, arch: 
         assert nvrtc.launchable(needs[kernel_name], x * y * z, arch, shared_mem), (kernel_name, needs[kernel_name])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", share(list(CASES), 2))
 def test_printed_primal_compiles(name: str) -> None:
     """The primal as gpuad prints it is what the GPU executor launches."""
     _, _, shared_mem = CASES[name].geometry({})
@@ -54,7 +54,7 @@ def test_printed_primal_compiles(name: str) -> None:
     assert needs[primal.name].registers > 0
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", share(list(CASES), 2))
 def test_forward_and_reverse_in_one_kernel_compile(name: str) -> None:
     """Where `autodiff` runs both in one launch, the text of it."""
     grid, block, shared_mem = CASES[name].geometry({})

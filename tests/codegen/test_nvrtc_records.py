@@ -8,6 +8,7 @@ import pytest
 import test_half
 import test_structs
 import test_vectors
+from nightly import share
 
 from gpuad import Active, Duplicated
 from gpuad.codegen.cuda import cuda_source
@@ -19,7 +20,10 @@ pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC
 BODIES = [(module, name) for module in (test_vectors, test_structs, test_half) for name in module.BODIES]
 
 
-@pytest.mark.parametrize(("module", "name"), BODIES, ids=[f"{m.__name__.removeprefix('test_')}-{n}" for m, n in BODIES])
+TRIED = share(BODIES, 2)
+
+
+@pytest.mark.parametrize(("module", "name"), TRIED, ids=[f"{m.__name__.removeprefix('test_')}-{n}" for m, n in TRIED])
 def test_compiles(module: ModuleType, name: str) -> None:
     kernel = module.kernel_of(module.BODIES[name])
     active = {d.name: Duplicated if isinstance(d.type, Pointer) else Active for d in kernel.parameters if d.name != "n"}

@@ -9,6 +9,7 @@ import jit_kernels
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
+from nightly import share
 
 import gpuad
 from gpuad import Active, Const, Duplicated, ElementwiseKernel, LaunchError, ReductionKernel, ShadowError, Tape, autodiff
@@ -226,7 +227,7 @@ def test_gradients(name: str, executor: str, way: tuple[bool, bool]) -> None:
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", share(list(CASES), 2))
 def test_text_primal_and_adjoint_compile(name: str) -> None:
     plan = planned(name)
     annotations = {d.name: type(a) for d, a in zip(plan.kernel.parameters, plan.args, strict=True) if isinstance(a, Duplicated | Active)}

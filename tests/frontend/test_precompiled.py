@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from nightly import share
 
 from gpuad.errors import GpuadError
 from gpuad.frontend.cuda import translation_unit
@@ -44,7 +45,7 @@ def read(text: SourceFile, options: tuple[str, ...], monkeypatch: pytest.MonkeyP
 CASES = [*((f.name, ()) for f in sorted(KERNELS.glob("*.cu"))), *((what, options) for what in REFUSED for options in OPTIONS)]
 
 
-@pytest.mark.parametrize(("what", "options"), CASES)
+@pytest.mark.parametrize(("what", "options"), share(CASES, 3))
 def test_a_text_reads_alike(what: str, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     file = KERNELS / what
     text = SourceFile(what, REFUSED[what]) if what in REFUSED else SourceFile(str(file), file.read_text())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, compiled, running
+from nightly import share
 from test_fence import refused
 
 import gpuad
@@ -200,8 +201,7 @@ def test_states_that_are_no_whole_number() -> None:
         compiled(KERNELS, "seed")(1, 8, (np.zeros(50, np.int32), 3, 8))
 
 
-@pytest.mark.parametrize("name", ["walk", "until", "own"])
-@pytest.mark.parametrize("way", ["usual", "everything recorded"])
+@pytest.mark.parametrize(("name", "way"), share([(n, w) for w in ("usual", "everything recorded") for n in ("walk", "until", "own")], 2))
 def test_gradients(name: str, way: str) -> None:
     r = np.random.default_rng(0)
     with running("reference", way == "usual"):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, compiled, running
+from nightly import share
 from shared_cases import SHARED, WARPS, active
 
 import gpuad
@@ -40,7 +41,7 @@ def test_gradient(name: str, executor: str, way: str) -> None:
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", share(list(KERNELS), 2))
 def test_generated_text_compiles(name: str) -> None:
     kernel, case = compiled(KERNELS[name].text, "k"), KERNELS[name]
     args = case.make(np.random.default_rng(0))

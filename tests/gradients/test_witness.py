@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from nightly import share
 from witness_checks import Difference, Oracle, Tally, Ways, by_default, in_all_ways, in_few_ways, witness
 from witness_random import cut_down, random_shape
 from witness_shapes import Shape, own_words, shapes
@@ -21,7 +22,7 @@ LAUNCHES: int | None
 WAYS: Ways
 LAUNCHES, WAYS = (None, in_all_ways) if NIGHTLY else (4, in_few_ways)
 OWN = len(list(own_words()))
-CHOSEN = list(shapes().values()) if NIGHTLY else [*list(shapes().values())[:OWN], *list(shapes().values())[OWN::10]]
+CHOSEN = list(shapes().values()) if NIGHTLY else [*share(list(shapes().values())[:OWN], 2), *list(shapes().values())[OWN::10]]
 RANDOM = NIGHTLY or 5
 BATCH = 10
 

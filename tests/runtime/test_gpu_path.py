@@ -22,7 +22,7 @@ from gpuad.tape.memory.region import Region
 from gpuad.tape.memory.versions import gathering, scattering
 
 
-@pytest.mark.parametrize("name", share(list(CASES), 4))
+@pytest.mark.parametrize("name", share(list(CASES), 6))
 def test_case(cupy: Any, name: str) -> None:
     gpu_checks.agrees(cupy, name)
 

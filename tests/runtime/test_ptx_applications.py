@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
+from nightly import share
 from ptx import nvrtc
 from ptx_executor import Ptx
 
@@ -808,7 +809,7 @@ def close(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(float(np.abs(b).max(initial=0.0)), 1e-300))
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", share(list(APPLICATIONS), 2))
 def test_application(name: str) -> None:
     for way in CHOSEN:
         with np.errstate(all="ignore"):
