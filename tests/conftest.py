@@ -34,7 +34,8 @@ pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 KERNELS = TESTS.parent / "kernels"
-BY_BOTH = (TESTS / "codegen", TESTS / "runtime")
+CPU_TEXTS = (TESTS / "codegen", TESTS / "runtime")
+BY_BOTH = (*CPU_TEXTS, TESTS / "gradients" / "test_every_way.py")
 EVERY_KERNEL = TESTS / "gradients" / "test_gradients.py"
 LEVEL_ASKED = os.environ.get(compiler.LEVEL)  # whoever names one means all tests
 IN_VECTORS = re.compile(r"^ *GPUAD_(LANES|FLOATS|DOUBLES|SUMS)\b", re.MULTILINE)  # before a loop that is one at -O1, too
@@ -125,7 +126,7 @@ def on_host_unjoined(launches_are_joined_at_once: None, monkeypatch: pytest.Monk
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Each test that asks for an executor is run by one of the two, in turns, and nightly by both. On a push both run where they are the
-    subject: their rooms, and the usual gradient of each kernel that ships; and random programs, which are compared between them."""
+    subject, in their rooms; the usual gradient of each kernel that ships; and what was found wrong once (docs/testing.md)."""
     left = [] if NIGHTLY else [item for item in items if _is_other_executor_s(item)]
     if left:
         config.hook.pytest_deselected(items=left)
@@ -147,7 +148,7 @@ def _is_other_executor_s(item: pytest.Item) -> bool:
 def _is_optimised(item: pytest.Item) -> bool:
     if item.path.is_relative_to(KERNELS):
         return zlib.crc32(item.path.name.encode()) % 2 == 0
-    return any(map(item.path.is_relative_to, BY_BOTH)) and "cupy" not in getattr(item, "fixturenames", ())
+    return any(map(item.path.is_relative_to, CPU_TEXTS)) and "cupy" not in getattr(item, "fixturenames", ())
 
 
 @pytest.hookimpl(tryfirst=True)
