@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nightly import share
 
 import gpuad
 from gpuad import Active, Const, Duplicated, LaunchError, ShadowError, UnsupportedError, pipeline, testing
@@ -140,8 +141,10 @@ def arguments(n: int = 6) -> list[Any]:
 SINGLE = ("local array", "loop", "members", "whole", "copied", "chosen pointer", "atomics", "indirect")  # float members take part
 
 
-@pytest.mark.parametrize("recorded", [False, True], ids=["analysed", "all recorded"])
-@pytest.mark.parametrize("name", BODIES)
+EVERY = [*((name, False) for name in BODIES), *((name, True) for name in share(list(BODIES), 2))]
+
+
+@pytest.mark.parametrize(("name", "recorded"), EVERY, ids=[f"{name}-{'all recorded' if all_ else 'analysed'}" for name, all_ in EVERY])
 def test_gradient(executor: Any, name: str, recorded: bool) -> None:
     kernel = kernel_of(BODIES[name])
     with contextlib.ExitStack() as stack:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, compiled, running
-from nightly import share
+from nightly import NIGHTLY, share
 from shared_cases import SHARED, WARPS, active
 
 import gpuad
@@ -28,9 +28,14 @@ KERNELS = {**SHARED, **{f"warp {name}": case for name, case in WARPS.items()}}
 WAYS = {"usual": (True, True), "all_recorded": (False, True), "all_atomic": (True, False)}
 
 
-@pytest.mark.parametrize("name", KERNELS)
+def ways(number: int) -> list[str]:
+    """The usual way, and one of the others, in turns; nightly all."""
+    first, *others = WAYS
+    return [first, *(others if NIGHTLY else others[number % len(others) :][:1])]
+
+
+@pytest.mark.parametrize(("name", "way"), [(name, way) for number, name in enumerate(KERNELS) for way in ways(number)])
 @pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize("way", WAYS)
 def test_gradient(name: str, executor: str, way: str) -> None:
     case = KERNELS[name]
     with running(executor, *WAYS[way]):

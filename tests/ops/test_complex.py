@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nightly import share
 
 import gpuad
 from gpuad import Duplicated, UnsupportedError, pipeline, testing
@@ -102,8 +103,10 @@ def close(found: Any, expected: Any, dtype: Any) -> None:
     assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
-@pytest.mark.parametrize("expression", [*ANALYTIC, *OTHERS])
+EVERY = [(e, dtype) for k, e in enumerate([*ANALYTIC, *OTHERS]) for dtype in (np.complex64, np.complex128)[:: 1 - k % 2 * 2]]
+
+
+@pytest.mark.parametrize(("expression", "dtype"), share(EVERY, 2))  # on a push each in one of the precisions, in turns
 def test_function(executor: Any, expression: str, dtype: Any) -> None:
     kind = "float" if dtype == np.complex64 else "double"
     text = f"""#include <cupy/complex.cuh>
