@@ -147,14 +147,14 @@ def _is_other_executor_s(item: pytest.Item) -> bool:
 
 def _is_optimised(item: pytest.Item) -> bool:
     if item.path.is_relative_to(KERNELS):
-        return zlib.crc32(item.path.name.encode()) % 2 == 0
+        return zlib.crc32(item.path.name.encode()) % 4 == 0
     return any(map(item.path.is_relative_to, CPU_TEXTS)) and "cupy" not in getattr(item, "fixturenames", ())
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests marked `gpu` are skipped with the reason where there is none; with GPUAD_REQUIRE_GPU=1 they fail there. Those marked `cpu` are
-    with `--ptx`. What the C++ compiler makes of a text is the subject of two rooms, of every second file of kernels/ and of tests marked
+    with `--ptx`. What the C++ compiler makes of a text is the subject of two rooms, of every fourth file of kernels/ and of tests marked
     `optimised`: those, and all in the nightly set, are compiled as for a user, the others at a third of the cost. On the stand-in for
     CuPy it is a text for another compiler."""
     optimised = NIGHTLY or _is_optimised(item) or item.get_closest_marker("optimised")

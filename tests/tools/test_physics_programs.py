@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import running
-from nightly import share
+from nightly import NIGHTLY, share
 
 from benchmarks.measure import Effort
 from benchmarks.physics.hydrodynamics import Body, Setting, beginning, recorded, total_energy
@@ -70,7 +70,7 @@ def test_rows_of_the_table() -> None:
     with running("host"):
         stress = found["stress_forces"].measured(Effort(1, 1, 0.0))
         moved = found["move"].measured(Effort(1, 1, 0.0))
-        whole = loop(QUICK, Effort(1, 1, 0.0))
+        whole = loop(QUICK, Effort(1, 1, 0.0)) if NIGHTLY else None
     assert stress["atomics"] == 24 * stress["sizes"]["elements"] and stress["bytes"] == 0 < stress["overhead"]
     assert moved["atomics"] == 2 and moved["bytes"] > 0  # a sum for each of two blocks
-    assert whole["atomics"] == QUICK.steps * QUICK.side**3 * (24 + 48 + 48) and whole["bytes"] > 0
+    assert whole is None or (whole["atomics"] == QUICK.steps * QUICK.side**3 * (24 + 48 + 48) and whole["bytes"] > 0)
