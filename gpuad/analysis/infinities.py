@@ -11,7 +11,7 @@ kernels. What a kernel reads before it writes it counts as finite. Else this err
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..ir import nodes as ir
@@ -25,17 +25,17 @@ _SOURCE = ir.Var("infinity", F64, -1)  # a stand-in for what overflows
 
 @dataclass(frozen=True)
 class Infinities:
-    """The variables and memory of a kernel that may be infinite, the values of variables, and whether the kernel comes back from infinity:
+    """The variables and memory of a kernel that may be infinite, the signs of variables, and whether the kernel comes back from infinity:
     by a denominator, or a function that is finite there or gives another argument. `saturated`: what is made of such."""
 
     found: frozenset[Value]
-    lets: dict[ir.Var, ir.Expr]
+    signs: Mapping[ir.Var, int]
     comes_back: bool = False
     saturated: frozenset[Value] = frozenset()
 
     def may_be(self, expr: ir.Expr) -> bool:
         """Whether an expression over values of the kernel may be infinite."""
-        return any(v == _SOURCE or v in self.found for v in _carried(expr, self.lets))
+        return any(v == _SOURCE or v in self.found for v in _carried(expr, self.signs))
 
     def may_saturate(self, expr: ir.Expr) -> bool:
         """Whether an expression may have its value from what was infinite."""
@@ -50,9 +50,12 @@ class Infinities:
 
 def infinities(kernel: ir.Kernel) -> Infinities:
     """What may be infinite in a kernel."""
-    lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, ir.Let)}
+    signs: dict[ir.Var, int] = {}
+    for stmt in walk_stmts(kernel.body):
+        if isinstance(stmt, ir.Let):
+            signs[stmt.var] = _sign(stmt.value, signs)
     unread = frozenset(b for b in kernel.params if isinstance(b, ir.Buffer)) - _read_again(kernel.body)
-    found = Infinities(closure(frozenset((_SOURCE,)), flows(kernel, lambda e: _carried(e, lets)), unread), lets)
+    found = Infinities(closure(frozenset((_SOURCE,)), flows(kernel, lambda e: _carried(e, signs)), unread), signs)
     saturated = closure(frozenset((_SOURCE,)), flows(kernel, found.saturating), unread)
     limited = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in _limited(top))
     return replace(found, saturated=saturated, comes_back=any(map(found.may_be, limited)))
@@ -85,7 +88,7 @@ def _limited(expression: ir.Expr) -> Iterator[ir.Expr]:
                 yield from arguments
 
 
-def _carried(expr: ir.Expr, lets: dict[ir.Var, ir.Expr]) -> Iterator[ir.Var]:
+def _carried(expr: ir.Expr, signs: Mapping[ir.Var, int]) -> Iterator[ir.Var]:
     """The variables that make the expression infinite if they are, and the stand-in if it overflows by itself."""
     if not expr.type.is_float:
         return
@@ -93,50 +96,50 @@ def _carried(expr: ir.Expr, lets: dict[ir.Var, ir.Expr]) -> Iterator[ir.Var]:
         case ir.Var():
             yield expr
         case ir.Binary(op="/", left=x):
-            yield from _carried(x, lets)
+            yield from _carried(x, signs)
         case ir.Call(function=function, arguments=arguments) if function in OVERFLOWING:
-            if not (function in POSITIVE and _sign(arguments[0], lets) < 0):
+            if not (function in POSITIVE and _sign(arguments[0], signs) < 0):
                 yield _SOURCE
         case ir.Call(function=function) if function in BOUNDED:
             return
         case ir.Select(then=x, otherwise=y):
-            yield from _carried(x, lets)
-            yield from _carried(y, lets)
+            yield from _carried(x, signs)
+            yield from _carried(y, signs)
         case _:
             for child in ir.children(expr):
-                yield from _carried(child, lets)
+                yield from _carried(child, signs)
 
 
-def _sign(expr: ir.Expr, lets: dict[ir.Var, ir.Expr]) -> int:
+def _sign(expr: ir.Expr, signs: Mapping[ir.Var, int]) -> int:
     """1 where an expression is surely at least 0 (or NaN), -1 where it is at most 0, 0 where it is not known."""
     match expr:
         case ir.Constant(value=value):
             return 1 if value >= 0 else -1
-        case ir.Var() if expr in lets:
-            return _sign(lets[expr], lets)
+        case ir.Var():
+            return signs.get(expr, 0)
         case ir.Unary(op="-", operand=x):
-            return -_sign(x, lets)
+            return -_sign(x, signs)
         case ir.Cast(operand=x):
-            return 1 if x.type.kind == "uint" else _sign(x, lets)
+            return 1 if x.type.kind == "uint" else _sign(x, signs)
         case ir.Binary(op="*"):
-            return _sign_of_product(expr, lets)
+            return _sign_of_product(expr, signs)
         case ir.Binary(op="/", left=x, right=y):
-            return _sign(x, lets) * _sign(y, lets)
+            return _sign(x, signs) * _sign(y, signs)
         case ir.Binary(op="+" | "-" as op, left=x, right=y):
-            left, right = _sign(x, lets), _sign(y, lets)
+            left, right = _sign(x, signs), _sign(y, signs)
             return left if left == (right if op == "+" else -right) else 0
         case ir.Call(function="fmax" | "fmin" as function, arguments=(x, y)):
-            signs = _sign(x, lets), _sign(y, lets)
-            return max(signs) if function == "fmax" and max(signs) > 0 else min(signs) if function == "fmin" and min(signs) < 0 else 0
+            both = _sign(x, signs), _sign(y, signs)
+            return max(both) if function == "fmax" and max(both) > 0 else min(both) if function == "fmin" and min(both) < 0 else 0
         case ir.Call(function=function) if function in POSITIVE:
             return 1
     return 0
 
 
-def _sign_of_product(product: ir.Expr, lets: dict[ir.Var, ir.Expr]) -> int:
+def _sign_of_product(product: ir.Expr, signs: Mapping[ir.Var, int]) -> int:
     sign = 1
     for factor, times in Counter(_factors(product)).items():
-        sign *= _sign(factor, lets) if times % 2 else 1
+        sign *= _sign(factor, signs) if times % 2 else 1
     return sign
 
 

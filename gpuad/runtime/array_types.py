@@ -68,7 +68,7 @@ class NdArray(Protocol):
         """With other axes."""
 
     def view(self, dtype: Any, /) -> Any:
-        """The same bytes as elements of another type."""
+        """Its bytes, read as elements of another type."""
 
     def max(self) -> Any:
         """The greatest element."""

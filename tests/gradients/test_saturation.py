@@ -171,3 +171,16 @@ def test_between_two_launches() -> None:
     tape.reverse()
     s = 1 / (1 + np.exp(-x.astype(float)))
     np.testing.assert_allclose(dx, s * (1 - s), 1e-5, 1e-30)
+
+
+def test_signs_of_long_chains_are_found_in_one_pass() -> None:
+    """Each of 40 sums has the one before it twice: whoever follows both sides of each takes 2^40 steps."""
+    x, n = np.linspace(0.01, 0.02, 4), 40
+    steps = " ".join("h = h + x[i] * h;" for _ in range(n))
+    k = compiled(
+        f'extern "C" __global__ void k(const double* x, double* y) {{ int i = threadIdx.x; double h = 1; {steps} y[i] = exp(-h); }}', "k"
+    )
+    dx = np.zeros_like(x)
+    gpuad.autodiff(k, 1, 4, (Duplicated(x, dx), Duplicated(np.zeros_like(x), np.ones_like(x))))
+    h = (1 + x) ** n
+    np.testing.assert_allclose(dx, -np.exp(-h) * n * (1 + x) ** (n - 1), rtol=1e-12)
