@@ -66,22 +66,23 @@ def namespace(array: NdArray) -> Any:
     return np if isinstance(array, np.ndarray) else sys.modules[type(array).__module__.partition(".")[0]]
 
 
-def resolve(array: NdArray) -> Memory:
-    """The allocation behind an array of NumPy or CuPy, flat and of its dtype, and the element at which the array begins.
+def resolve(array: NdArray, number: np.dtype[Any] | None = None) -> Memory:
+    """The allocation behind an array of NumPy or CuPy, flat and of its dtype, and the element at which the array begins. `number`: what its
+    elements consist of, to have the allocation as these, and the place counted in them.
 
     Raises LaunchError when the array does not begin at a multiple of its item size.
     """
-    library = namespace(array)
+    library, number = namespace(array), number or array.dtype
     if isinstance(array, np.ndarray):
         whole_array = array.ndim == 0 and not isinstance(array.base, np.ndarray)
-        return Memory(unlocked(array).reshape(1), 0) if whole_array else resolve_host(array)
+        return Memory(unlocked(array).reshape(1).view(number), 0) if whole_array else resolve_host(array, number)
     block, size = array.data.mem, array.dtype.itemsize
     whole, rest = divmod(int(array.data.ptr) - int(block.ptr), size) if array.size else (0, 0)
     if rest:
         raise LaunchError(f"an array of {array.dtype} starts {rest} bytes off a multiple of {size} in its allocation")
     start = library.cuda.MemoryPointer(block, 0)
-    room = int(block.size) // size or whole + _reach(array)  # a variable of a RawModule: CuPy does not know its size
-    return Memory(library.ndarray((room,), array.dtype, start), whole)
+    room = int(block.size) or (whole + _reach(array)) * size  # a variable of a RawModule: CuPy does not know its size
+    return Memory(library.ndarray((room // number.itemsize,), number, start), whole * size // number.itemsize)
 
 
 def _reach(array: NdArray) -> int:
@@ -91,10 +92,12 @@ def _reach(array: NdArray) -> int:
 
 def leaf_memory(array: NdArray) -> Memory:
     """As `resolve`, with a complex array counted in its real numbers."""
-    memory = resolve(array)
-    if array.dtype.kind != "c":
-        return memory
-    return Memory(memory.root.view(f"f{array.dtype.itemsize // 2}"), memory.offset * 2)
+    return resolve(array, None if array.dtype.kind != "c" else np.dtype(f"f{array.dtype.itemsize // 2}"))
+
+
+def reinterpreted(root: NdArray, dtype: np.dtype[Any]) -> Any:
+    """An allocation, flat, as elements of another dtype, as many as it has whole."""
+    return root if root.dtype == dtype else root.view(np.uint8)[: root.nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
 def fills(array: NdArray, memory: Memory) -> bool:

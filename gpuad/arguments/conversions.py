@@ -370,14 +370,11 @@ def _run(array: NdArray) -> int:
 
 def _memory(array: NdArray, element: Type) -> Memory:
     """The memory behind an array, counted in the numbers that `element` consists of; in bytes if they are of several types."""
-    memory = resolve(array)
     kinds = numbers(element)
     if array.dtype.names or len(kinds) > 1:
-        leaf, each = (np.dtype(np.uint8) if len(kinds) > 1 else dtype_of(kinds[0])), array.dtype.itemsize
-        root = memory.root.view(np.uint8)
-        return Memory(root[: root.size // leaf.itemsize * leaf.itemsize].view(leaf), memory.offset * each // leaf.itemsize)
-    leaf, each = array_leaf(array.dtype)
-    root = memory.root if each == 1 else memory.root.view(leaf)
+        return resolve(array, np.dtype(np.uint8) if len(kinds) > 1 else dtype_of(kinds[0]))
+    memory = resolve(array, array_leaf(array.dtype)[0])
+    root = memory.root
     if isinstance(element, Scalar) and element.is_integer and root.dtype.itemsize == element.size:
         root = root.view(np.dtype(f"{element.kind}{element.bits}"))  # CUDA reads the bytes of a mask or of the other signedness as they are
-    return Memory(root, memory.offset * each)
+    return Memory(root, memory.offset)

@@ -144,21 +144,23 @@ def prepared(executor: Executor, kernel: Kernel, grid: Dim3, block: Dim3, args: 
     return Prepared(executor.prepared(kernel, grid, block, args, shared_mem=shared_mem), kernel, grid, block, args)
 
 
-def resolve(array: Array) -> Memory:
+def resolve(array: Array, number: np.dtype[Any] | None = None) -> Memory:
     """The allocation behind a NumPy array: `root` is all of it, flat, contiguous and of `array.dtype` (a view), `offset` counts elements
     from its start to `array`'s first element. An owner of another dtype is reinterpreted by its bytes; F-ordered owners are flat in
-    memory order.
+    memory order. `number`: what the array's elements consist of; then `root` has, and `offset` counts, these: also those at the end of the
+    allocation that make up no whole element.
 
     Raises LaunchError if the array does not start at a multiple of its item size, or if its owner has gaps.
     """
+    number = number or array.dtype
     if type(array) is np.ndarray and array.base is None and array.flags.c_contiguous and array.size and not array.dtype.hasobject:
-        return Memory(unlocked(array).reshape(-1), 0)
+        return Memory(unlocked(array).reshape(-1).view(number), 0)
     data = _bytes(unlocked(owner_of(array)))
     distance = address_of(array) - address_of(data) if data.size else 0
     size = array.dtype.itemsize
     if distance % size:
         raise LaunchError(f"an array of {array.dtype} starts {distance} bytes into its allocation, which is no multiple of {size} bytes")
-    return Memory(data[: data.size // size * size].view(array.dtype), distance // size)
+    return Memory(data[: data.size // number.itemsize * number.itemsize].view(number), distance // number.itemsize)
 
 
 def element_range(array: Array) -> tuple[int, int]:

@@ -212,3 +212,66 @@ def test_what_a_graph_and_a_stored_program_clear(tmp_path: Any) -> None:
     shadow = np.full(5, 9.0)
     scope["clear"]({"x": x}, {"x": shadow})
     assert not shadow.any()
+
+
+PARTICLES = 'struct P { float x; int k; double w; }; extern "C" __global__ void '
+
+
+def test_the_floats_of_a_struct_array_of_which_a_view_is_written() -> None:
+    """Those outside of the view too, floats and doubles, and not the integers between."""
+    kind = np.dtype([("x", np.float32), ("k", np.int32), ("w", np.float64)])
+    k = gpuad.kernel(f"{PARTICLES} s(P* p, double* y, int n) {{ {HEAD} if (i < n) {{ p[i].w = p[i].w * p[i].x; y[i] = p[i].w; }} }}", "s")
+    p, dp, y = np.ones(4, kind), np.full(4, 9, kind), Duplicated(np.zeros(2))
+    pair, tape = Duplicated(p, dp), gpuad.Tape()
+    for _ in range(2):
+        with tape:
+            k(1, 4, (pair[1:3], y, 2))
+        tape.reverse({y: 1.0})
+        assert dp["x"].tolist() == dp["w"].tolist() == [0, 1, 1, 0] and dp["k"].tolist() == [9] * 4
+
+
+def test_an_array_that_is_met_as_structs_too() -> None:
+    """A view of the same memory as structs changes nothing for the array of floats."""
+    k = gpuad.kernel(
+        f'struct Q {{ double a, b; }}; extern "C" __global__ void q(const Q* p, double* y) {{ {HEAD} y[i] = p[i].a * p[i].b; }}', "q"
+    )
+    x, dx, y = np.ones(8), np.full(8, 9.0), Duplicated(np.zeros(1))
+    pair, tape = Duplicated(x, dx), gpuad.Tape()
+    structs = (a[2:4].view([("a", "f8"), ("b", "f8")]) for a in (x, dx))
+    part = Duplicated(*structs)
+    for _ in range(2):
+        x[...] = 1
+        with tape:
+            pair[1:4] *= 2.0
+            k(1, 1, (part, y))
+        tape.reverse({y: 1.0})
+        assert dx.tolist() == [0, 0, 4, 4, 0, 0, 0, 0]
+
+
+def test_primal_and_shadow_in_one_allocation() -> None:
+    """The shadow is cleared whole, the primal beside it stays."""
+    both, y = np.full(10, 9.0), Duplicated(np.zeros(2))
+    pair, tape = Duplicated(both[:5], both[5:]), gpuad.Tape()
+    for _ in range(2):
+        both[:5] = 1
+        with tape:
+            pair[1:3] *= 2.0
+            y[...] = pair[1:3]
+        tape.reverse({y: 1.0})
+        assert both.tolist() == [1, 2, 2, 1, 1, 0, 2, 2, 0, 0]
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_what_is_left_of_an_array_behind_its_last_struct(seeded: bool) -> None:
+    """Five numbers are two structs of two and one more, which belongs to the array under whatever name it is met first, or last."""
+    kind = [("a", "f8"), ("b", "f8")]
+    k = gpuad.kernel(f'struct Q {{ double a, b; }}; extern "C" __global__ void q(Q* p) {{ {HEAD} p[i].a = p[i].a * p[i].b; }}', "q")
+    x, dx, other = np.ones(5), np.full(5, 9.0), Duplicated(np.ones(1))
+    pair, structs, tape = Duplicated(x, dx), Duplicated(x[:4].view(kind), dx[:4].view(kind)), gpuad.Tape()
+    with tape:
+        k(1, 2, (structs,))
+        y = gpuad.ops.square(pair)
+        k(1, 2, (structs,))
+        other *= 2.0
+    tape.reverse({y[4:]: 1.0} if seeded else {other: 1.0})
+    assert dx.tolist() == [0, 0, 0, 0, 2 if seeded else 0]

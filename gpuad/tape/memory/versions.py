@@ -92,6 +92,11 @@ class Allocation:
             found = found | need.region
         return found
 
+    @property
+    def met(self) -> Region:
+        """Which bytes operations are known to read or write."""
+        return self.used | self.written | self.read_bare | self.written_bare | self.needed
+
     def parts(self, region: Region) -> list[tuple[Region, Lossy | None]]:
         """A region by how its bytes are stored."""
         found: list[tuple[Region, Lossy | None]] = []

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...api import Kernel, pattern_of
 from ...arguments.annotations import BatchDuplicated, Duplicated, shadows_of_array
-from ...arguments.arrays import address
+from ...arguments.arrays import address, resolve
 from ...errors import ShadowError, TapeError
 from ...ir.nodes import Kernel as Primal
 from ...pipeline import Call
@@ -83,8 +83,9 @@ class Recording(Keeping):
         where, size = address(memory.root), int(memory.root.nbytes)
         known = self.allocations.get(where)
         if known is None or known.root.nbytes < size:
-            self._refuse_overlap(where, size)
-            known = self.allocations[where] = Allocation(memory.root.view(np.uint8), where, f"memory {len(self.allocations)}")
+            root = resolve(memory.root.view(np.uint8)).root  # all of it: elements of several bytes leave some at its end
+            self._refuse_overlap(where, int(root.nbytes))
+            known = self.allocations[where] = Allocation(root, where, f"memory {len(self.allocations)}")
             known.lossy = self.store.of(where)
         return known
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...arguments.aliasing import hull, overlap
 from ...arguments.aliasing import region as place
 from ...arguments.annotations import Active, BatchDuplicated, Const, Duplicated, Stopped
-from ...arguments.arrays import address, as_array, leaf_memory, namespace, resolve
+from ...arguments.arrays import address, as_array, leaf_memory, namespace, reinterpreted, resolve
 from ...arguments.deferred_clearing import deferred_at
 from ...arguments.layouts import layout, repeats
 from ...errors import GpuadError, LaunchError, ShadowError
@@ -314,7 +314,7 @@ def _known_shadow(rule: Declared, effect: Effect, name: str, array: Any, use: Us
     if pairing.root.dtype != memory.root.dtype:
         raise ShadowError(f"`{name}` of {rule.name} is half precision, which rules do not take. Nothing was run.")
     parts = array.dtype.itemsize // memory.root.dtype.itemsize
-    return view_in(Memory(pairing.root.view(array.dtype), (memory.offset + pairing.shift) // parts), array)
+    return view_in(Memory(reinterpreted(pairing.root, array.dtype), (memory.offset + pairing.shift) // parts), array)
 
 
 def _check_disjoint(rule: Declared, operands: Mapping[str, Operand]) -> None:

@@ -6,14 +6,16 @@ treated by that memory, whatever name it comes under (RULES 4).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...arguments.arrays import address, leaf_memory
+import numpy as np
+
+from ...arguments.arrays import address, leaf_memory, reinterpreted
 from ...arguments.deferred_clearing import DeferredClearing, deferred_at
+from ...arguments.layouts import float_views
 from ...errors import ShadowError
-from ...ir.dtypes import is_real
 from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
 from ..memory.region import EMPTY, Region, of_array, span, touched_elements
@@ -46,7 +48,7 @@ class Shadows:
         self.by_shadow: dict[int, list[Pairing]] = {}
         self.numbers: dict[int, Region] = {}  # the shadows of numbers: bytes, by the address of the allocation
         self.arrays: dict[int, list[Region]] = {}  # the shadows of arrays, whole: bytes, by the address; those that overlap are one
-        self.mixed: set[int] = set()  # addresses of shadows that are structs, of which only the floats are a shadow
+        self.floats: dict[tuple[int, int], Region] = {}  # what of these arrays is floats: bytes, by the address and the size of a float
         self.count = 0
 
     def copy(self) -> Shadows:
@@ -55,8 +57,8 @@ class Shadows:
         mine = {id(p): replace(p) for pairs in self.by_shadow.values() for p in pairs}
         other.layers = [{where: [mine[id(p)] for p in pairs] for where, pairs in layer.items()} for layer in self.layers]
         other.by_shadow = {where: [mine[id(p)] for p in pairs] for where, pairs in self.by_shadow.items()}
-        other.numbers, other.count = dict(self.numbers), self.count
-        other.mixed, other.arrays = set(self.mixed), {where: list(known) for where, known in self.arrays.items()}
+        other.numbers, other.floats, other.count = dict(self.numbers), dict(self.floats), self.count
+        other.arrays = {where: list(known) for where, known in self.arrays.items()}
         return other
 
     @property
@@ -155,11 +157,12 @@ class Shadows:
         if not shadow.size:
             return
         memory = leaf_memory(shadow)
-        if not (is_real(shadow.dtype) or shadow.dtype.kind == "c"):
-            self.mixed.add(address(memory.root))
-        known = self.arrays.setdefault(address(memory.root), [])
+        where = address(memory.root)
+        changed = self._add_floats(where, shadow)
+        known = self.arrays.setdefault(where, [])
         region = of_array(shadow, memory.offset * int(memory.root.dtype.itemsize))
         if any(region <= other for other in known):
+            self.count += changed
             return
         meeting = [other for other in known if other & region]
         for other in meeting:
@@ -168,6 +171,15 @@ class Shadows:
         known.append(region)
         self.count += 1
 
+    def _add_floats(self, where: int, shadow: NdArray) -> bool:
+        """Notes which bytes of an array's shadow are floats, by their size: of a struct only these are a shadow. Whether any is new."""
+        before = dict(self.floats)
+        for view in float_views(shadow):
+            size = int(view.dtype.itemsize) // (2 if view.dtype.kind == "c" else 1)
+            known = self.floats.get((where, size), EMPTY)
+            self.floats[where, size] = known | of_array(view, address(view) - where)
+        return self.floats != before
+
     def cleared(self, allocations: Mapping[int, Allocation], seeds: Iterable[tuple[Any, Region]] = ()) -> dict[Where, tuple[Any, Region]]:
         """The shadows' elements that are zero when a reversal with seeds begins, by their allocation: those of all arrays of which the
         program writes, or a seed has, any element."""
@@ -175,23 +187,25 @@ class Shadows:
         written = (part for a in allocations.values() for part in self.parts(a, a.cleared))
         for root, part in (*written, *seeds):
             found[where_of(root)] = root, found.get(where_of(root), (root, EMPTY))[1] | part
-        mixed = {*allocations, *self.mixed}
-        return {key: (root, part | self._around(root, part, key[0] in mixed)) for key, (root, part) in found.items()}
+        for root, part in tuple(found.values()):
+            for other, around in self._around(root, part, allocations.get(address(root))):
+                known, before = found.get(where_of(other), (other, EMPTY))
+                found[where_of(other)] = known, before | around
+        return found
 
-    def _around(self, root: NdArray, part: Region, limited: bool) -> Region:
-        """The elements of the arrays to which elements of an allocation belong. `limited`: the allocation is not all shadows, but only
-        where the program has met them."""
-        where, size = address(root), int(root.dtype.itemsize)
-        touched, around, met = Region(part.spans * size), EMPTY, EMPTY
+    def _around(self, root: NdArray, part: Region, primal: Allocation | None) -> Iterator[tuple[Any, Region]]:
+        """The elements of the arrays to which elements of an allocation belong, floats of each size with the allocation as such floats.
+        `primal`: that allocation, if it has primals beside its shadows, which are left alone."""
+        where = address(root)
+        touched, around = Region(part.spans * int(root.dtype.itemsize)), EMPTY
         for array in self.arrays.get(where, ()):
             around = around | array if array & touched else around
-        for pairing in self.by_shadow.get(where, ()):
-            if pairing.root.dtype.itemsize != size:  # elements of another type, which are counted in another way
-                around = around - pairing.mirrored
-            else:
-                met = met | pairing.mirrored
-        around = (around & met if limited else around) - self.numbers.get(where, EMPTY)
-        return touched_elements(around, size, 0)
+        around = around - self.numbers.get(where, EMPTY)
+        if primal is not None:
+            around = around - (primal.met | self.with_shadow(primal, around))
+        for size in (2, 4, 8):
+            if floats := around & self.floats.get((where, size), EMPTY):
+                yield reinterpreted(root, np.dtype(f"f{size}")), touched_elements(floats, size, 0)
 
     def is_shadow(self, where: int, region: Region) -> bool:
         """Whether any of the region's bytes, of the allocation at address `where`, belong to a shadow."""
