@@ -6,6 +6,7 @@ call's arguments as those of that kernel.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,14 +14,14 @@ from ..arguments import split_options
 from ..errors import LaunchError
 from ..ir.surface import Declaration, Function, has_grid_barrier
 from ..memo import specialized
-from ..runtime.array_types import Extents
+from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
 from .expansions import EXPANSIONS, expansion
 from .explain import AdjointText
 from .forward_over_reverse import check_count
 from .grid_kernels import GridKernel
-from .kernels import Kernel, OfFunction, Planned, TextKernel
+from .kernels import Kernel, OfFunction, Planned, TextKernel, global_of
 
 Said = tuple[tuple[str, Hashable], ...]  # what a call says of the parameters that are expanded, by their names
 
@@ -41,6 +42,7 @@ class ExpandedKernel(TextKernel):
         self.function, self.name = function, function.name
         self.in_parts = has_grid_barrier(function)
         self.specializations: dict[Any, Any] = {}
+        self.shadows: dict[str, NdArray] = {}  # of variables of the module
         self._kinds = {d.name: kind for d in self.parameters if (kind := expansion(d)) is not None}
         self._what = " and ".join(e.what for e in EXPANSIONS if e in self._kinds.values())
 
@@ -51,6 +53,17 @@ class ExpandedKernel(TextKernel):
     def parameters(self) -> tuple[Declaration, ...]:
         """Declarations of the parameters, in order of the call."""
         return self.function.parameters[: len(self.function.parameters) - len(self.function.globals)]
+
+    def get_global(self, name: str) -> Any:
+        """A variable of the module, as `Kernel.get_global` gives it."""
+        return self.module.get(self.name, global_of(self.function, self.name, name))
+
+    def with_shadow(self, name: str, shadow: NdArray) -> ExpandedKernel:
+        """The kernel with a shadow for a variable of its module."""
+        other = copy.copy(self)
+        other.shadows = {**self.shadows, global_of(self.function, self.name, name).name: shadow}
+        other.specializations = {}
+        return other
 
     def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel; inside of a tape it is recorded. Raises as a `Kernel` does."""
@@ -144,6 +157,11 @@ class ExpandedKernel(TextKernel):
         function, values = self.function, dict(said)
         for kind in EXPANSIONS:
             function = kind.applied(function, {name: values[name] for name, own in self._kinds.items() if own is kind})
+        kernel: Kernel | GridKernel
         if self.in_parts:
-            return GridKernel(self.file, function, self.options, self.raw, self.module)
-        return OfFunction(function, self.file, self.name, self.options, self.raw, self.module)
+            kernel = GridKernel(self.file, function, self.options, self.raw, self.module)
+        else:
+            kernel = OfFunction(function, self.file, self.name, self.options, self.raw, self.module)
+        for name, shadow in self.shadows.items():
+            kernel = kernel.with_shadow(name, shadow)
+        return kernel

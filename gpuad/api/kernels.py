@@ -175,11 +175,7 @@ class Kernel(TextKernel):
         return other
 
     def _global(self, name: str) -> Global:
-        known = self.function.globals
-        found = [g for g in known if g.name == name] or [g for g in known if g.name.rpartition("::")[2] == name]
-        if not found:
-            raise LaunchError(f"`{self.name}` reaches no variable `{name}`; of its module it reaches {_listed(g.name for g in known)}.")
-        return found[0]
+        return global_of(self.function, self.name, name)
 
     @cached_property
     def records(self) -> tuple[int, ...]:
@@ -506,6 +502,15 @@ def _annotated(arg: Any, kind: str) -> Any:
     if kind not in SHADOWED or isinstance(arg, Duplicated | BatchDuplicated | Active | Const):
         return arg
     return Active(arg, np.zeros((), np.float64)) if kind == "active" else Duplicated(arg)
+
+
+def global_of(function: Function, kernel: str, name: str) -> Global:
+    """The variable of the module that a kernel's function calls `name`; LaunchError if it reaches none."""
+    known = function.globals
+    found = [g for g in known if g.name == name] or [g for g in known if g.name.rpartition("::")[2] == name]
+    if not found:
+        raise LaunchError(f"`{kernel}` reaches no variable `{name}`; of its module it reaches {_listed(g.name for g in known)}.")
+    return found[0]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -120,3 +120,21 @@ def test_second_derivatives_with_a_barrier_of_the_grid() -> None:
     wide, narrow = ((gradients(h) - gradients(-h)) / (2 * h) for h in (1e-4, 5e-5))
     np.testing.assert_allclose([d.shadow for d in along], (4 * narrow - wide) / 3, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose([d.shadow for d in own], gradients(0), rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["textures and lists", "lists and barriers of the grid"])
+def test_variables_of_the_module(name: str) -> None:
+    """Their arrays and shadows, as of kernels whose call says types alone; one pair of each serves calls with lists of other lengths."""
+    parameters, body = KERNELS[name]
+    written = (
+        f"{HEAD}__constant__ float w[2];\n"
+        + f'extern "C" __global__ void k({parameters}) {{ int i = threadIdx.x; {body} y[i] *= w[i % 2]; }}'
+    )
+    k, dw, args = gpuad.kernel(written, "k"), np.zeros(2, np.float32), arguments(parameters)
+    k.get_global("w")[:] = 2, 3
+    with_shadow, y = k.with_shadow("w", dw), parameters.count(",") - 1
+    pair = Duplicated(args[y], np.ones(N, np.float32))
+    gpuad.autodiff(with_shadow, 1, N, (*args[:y], pair, *args[y + 1 :]))
+    assert np.allclose(dw, [(pair.primal[0::2] / 2).sum(), (pair.primal[1::2] / 3).sum()], rtol=1e-5)
+    with pytest.raises(LaunchError, match="`k` reaches no variable `v`; of its module it reaches `w`"):
+        k.get_global("v")
