@@ -1,4 +1,12 @@
-"""Expressions: names, constants and memory, which they start from; operators and casts."""
+"""Expressions: names, constants and memory, which they start from; operators and casts.
+
+In: the context of a kernel and libclang's cursor of an expression; the functions are handlers of kinds of cursors (`parse` has the table).
+Out: nodes of the surface tree, each with its type and its place in the user's text. A node that the bindings do not name is taken for a
+conversion if it adds no token to its only child. Compound assignments get the usual arithmetic conversions here (C++ standard,
+[expr.arith.conv]), since clang shows none.
+
+Assumes a translation unit without errors. Guarantees that the operands of an arithmetic operation or comparison have one type, shifts and
+pointers aside. Raises UnsupportedError at the cursor for everything else; a cast to a reference of another layout is among it."""
 
 from __future__ import annotations
 

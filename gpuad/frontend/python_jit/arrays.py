@@ -1,4 +1,11 @@
-"""Arrays: indexing, and what an array says of itself."""
+"""Arrays: indexing, and the attributes of an array.
+
+In: an array parameter or shared memory with the indices given so far, and an index. Out: a `Value` for the element that all indices name,
+an lvalue; an array with fewer axes left while some are missing. `attribute` gives `ndim` and `dtype` as constants, `shape`, `strides`
+(bytes) and `size` as int64 numbers that the kernel takes after the user's arguments.
+
+An offset is computed in 32 bits, unless the array is `wide` or an index has 64. Raises CompileError for too many indices or one that is no
+integer, UnsupportedError for a negative constant index, which CuPy does not count from the end."""
 
 from __future__ import annotations
 

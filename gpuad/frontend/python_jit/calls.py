@@ -1,4 +1,12 @@
-"""Calls: of jit's own functions, of device functions, of functions of numbers."""
+"""Calls: of jit's own functions, of device functions, of functions of numbers.
+
+In: what the callee and the arguments of a call are (`values`). Out: what the call is: a number, a tuple, a range, shared memory, or an
+action. Builtins of `cupyx.jit` are dispatched by name; a device function is lowered for the types of this call, arrays passed as a pointer
+with the numbers of their layout; functions of numbers go to `functions`; any other callable whose arguments are constants, but a function
+of cupy, is evaluated by Python.
+
+Raises CompileError at the call for wrong arguments, UnsupportedError for keywords, slices of arrays or shared memory passed to device
+functions."""
 
 from __future__ import annotations
 

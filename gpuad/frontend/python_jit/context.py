@@ -1,4 +1,11 @@
-"""What lowering one function carries along: names, declarations, the layouts of its arrays."""
+"""What lowering one function carries along: names, declarations, the layouts of its arrays.
+
+`Program` belongs to a kernel with its device functions: helpers lowered so far, and the numbers that the kernel takes after the user's
+arguments (lengths, strides, offsets of arrays). `Context` belongs to one function: its names, the declarations hoisted to its beginning,
+its result type. A name is looked up as Python does: variables, then the closure, globals and builtins, as they are at lowering.
+
+Guarantees a declaration with an identity of its own for each variable. `refuse` raises UnsupportedError and `mistake` CompileError, with
+the place of a node."""
 
 from __future__ import annotations
 

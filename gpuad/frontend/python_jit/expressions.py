@@ -1,4 +1,11 @@
-"""Expressions, by the kind of their node. A kind without a handler is refused."""
+"""Expressions, by the kind of their node. A kind without a handler is refused.
+
+In: the context of a function and an expression of Python's `ast`. Out: what it is (`values`): a constant known at lowering, a number of the
+kernel as a typed node of the surface tree, an array, a tuple, a range. Constants are folded by Python itself, and of a conditional with a
+constant condition only the side that is taken is lowered.
+
+Types follow CuPy's rules (`typing_rules`). Raises UnsupportedError for a kind that is refused (`fence`), CompileError for what CuPy rejects
+too, both at the node's place in the Python file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The fence: what this frontend refuses, and the words in which it does. One test each in tests/frontend/test_fence_jit.py."""
+"""The fence: what this frontend refuses, and the words in which it does. One test each in tests/frontend/test_fence_jit.py.
+
+In: a node of Python's `ast` for which there is no handler. Out: the message of the UnsupportedError that its caller raises at the node, by
+the kind of the node; a kind that is not listed gets a message with its name. The other texts are for refusals that a handler decides."""
 
 from __future__ import annotations
 

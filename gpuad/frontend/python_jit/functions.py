@@ -1,4 +1,11 @@
-"""Functions of numbers: those of cupy, numpy and math by name, casts, and what is known already."""
+"""Functions of numbers: those of cupy, numpy and math by name, casts, and calls of known values.
+
+In: a Python callable and the values that it is called with. Out: a number of the type that CuPy's rules give, as a `MathCall` of C's
+function, an operator, or a call of a helper function; of constants only, the value that Python computes. `cast` converts: `int` is int64,
+`float` float64, and a complex number loses its imaginary part, as in CuPy.
+
+Functions of floats take integers as the float that `typing_rules.floating` names. Raises UnsupportedError for a function that is not
+listed, and for functions of `math` that give ints in Python; CompileError, at the call, for what Python raises."""
 
 from __future__ import annotations
 

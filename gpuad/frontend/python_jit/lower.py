@@ -1,4 +1,11 @@
-"""From a Python function and the types of a call to its surface tree."""
+"""From a Python function and the types of a call to its surface tree.
+
+In: a function with source to read, and a `Signature`: for each parameter a number's type or an array's dtype, number of axes and layout.
+Out: `Lowered`, the kernel's tree with spans in the Python file, and the names of the numbers that it takes after the user's arguments. A
+device function is lowered once for each set of types.
+
+Guarantees one declaration for each variable, hoisted ones first. Raises CompileError for another number of arguments and for what CuPy
+rejects too, UnsupportedError for defaults, `*args`, recursion, and what has no lowering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What names outside of a function stand for: CuPy's own functions and variables of `cupyx.jit`, and ours of the same names."""
+"""What names outside of a function stand for: CuPy's own functions and variables of `cupyx.jit`, and ours of the same names.
+
+In: an object found under a name or attribute. Out: the `Builtin` that it is, by identity with the attributes of `cupyx.jit` if that is
+loaded; the Python function behind a device function; None for anything else. CuPy is never imported here. A `Builtin` that is called
+outside of a kernel, or of which an index is read there, raises RuntimeError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Operators: the type by CuPy's rules, the operation in that type."""
+"""Operators: the type by CuPy's rules, the operation in that type.
+
+In: an operator of Python's `ast` and operands, constants or numbers. Out: a constant that Python has computed, or a number in the type that
+`typing_rules` gives; integers of less than 32 bits are computed as ints and converted when they are stored. What C lacks becomes a helper
+function, so that each operand is evaluated once: `//` and `%`, which round downwards and give 0 for an integer divided by 0, as CuPy's;
+`max` and `min`, which give NaN if there is one. Powers of integers are products, for constant exponents up to 8.
+
+Raises CompileError for operators that a type does not have, or where Python raises; UnsupportedError for other powers of integers and for
+arithmetic of two bools."""
 
 from __future__ import annotations
 

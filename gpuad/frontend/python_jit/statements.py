@@ -1,4 +1,11 @@
-"""Statements, by the kind of their node. A variable has the type of its first value and lives in its function, as in CuPy."""
+"""Statements, by the kind of their node. A variable has the type of its first value and lives in its function, as in CuPy.
+
+In: the context of a function and statements of Python's `ast`. Out: statements of the surface tree. A variable is declared at its first
+assignment if that is at the function's top level, or if no statement outside of this block names it; else at the beginning of the function.
+A later value is converted to its type. `for` runs over `range` only, with bounds evaluated once before it; a branch on a constant is taken
+at lowering.
+
+Raises UnsupportedError for kinds without a handler (`fence`), CompileError for what CuPy rejects too, such as a float stored to an int."""
 
 from __future__ import annotations
 

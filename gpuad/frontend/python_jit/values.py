@@ -1,4 +1,9 @@
-"""What an expression is while it is lowered: known already, a number of the kernel, an array, or several of them."""
+"""What an expression is while it is lowered: known already, a number of the kernel, an array, or several of them.
+
+Frozen records, made by `expressions`, `arrays`, `calls` and `warps`: `Static` holds a Python object known at lowering, `Value` a typed node
+of the surface tree, `ArrayValue` an array parameter with the indices given so far, `SharedValue` shared memory, `Items` a tuple of numbers,
+`Range` the arguments of `range`, `Action` a statement without a value. Reading the type of a `Value` raises CompileError where the function
+called returns nothing, or where a real number is needed and it is complex."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Barriers, and what the threads of a warp do together."""
+"""Barriers, and what the threads of a warp do together.
+
+In: a call of `jit.syncthreads`, `syncwarp`, `laneid` or a shuffle. Out: an `Action` with a barrier of the block or of the lanes in `mask`,
+the thread's lane (its number in the block modulo 32, x fastest, uint32), or a shuffle of the value's own type. Launch indices are uint32.
+
+Raises CompileError for arguments, for a mask of a shuffle that is not a constant of 32 bits, for a value of less than 32 bits, and for a
+lane that is a float. Semantics: CUDA C++ Programming Guide, Warp Shuffle Functions."""
 
 from __future__ import annotations
 
