@@ -1,4 +1,12 @@
-"""`ElementwiseKernel`, with CuPy's constructor and call."""
+"""`ElementwiseKernel`, with CuPy's constructor and call.
+
+In: parameter lists and texts of CUDA, as for `cupy.ElementwiseKernel` (CuPy User Guide, User-Defined Kernels); of a call, arrays and
+numbers, annotated or not. Out: the outputs, as pairs if an input carries a gradient inside of a tape, and the launch of a generated kernel.
+Shapes are broadcast, types decided and axes merged as CuPy does. A kernel is generated for each combination of dtypes, axes and patterns of
+strides; lengths, offsets and strides are its arguments.
+
+Raises LaunchError where an output that is indexed by element shares memory with another such array without being the same elements. Raises
+CompileError and UnsupportedError at a place in the user's texts, TypeError and ValueError as CuPy does."""
 
 from __future__ import annotations
 

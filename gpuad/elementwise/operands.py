@@ -1,4 +1,10 @@
-"""The arguments of an elementwise call: what each is, and the types that the letters of the parameters stand for, decided as CuPy does."""
+"""The arguments of an elementwise call: what each is, and the types that the letters of the parameters stand for, decided as CuPy does.
+
+In: parsed parameters and the values of a call. Out: a `Given` for each, the dtype of each letter (arrays decide, those of outputs first;
+numbers decide nothing), and new arrays for outputs that are missing: temporaries with a shadow, if an input carries a gradient.
+
+Raises TypeError for a value that is neither array nor number, for an array of another dtype than its parameter has, and for a letter that
+no array decides; LaunchError for a missing output outside of a tape where an input carries a gradient, or where no argument is an array."""
 
 from __future__ import annotations
 

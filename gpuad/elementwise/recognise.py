@@ -1,4 +1,8 @@
-"""CuPy's own kernel objects, known by what they offer, as ours."""
+"""CuPy's own kernel objects, recognised by their attributes, as ours.
+
+In: any object. Out of `recognised`: an `ElementwiseKernel` or `ReductionKernel` of gpuad with the same texts, types and options, or None.
+By attributes (`in_params`, `operation`, `map_expr`), so CuPy need not be installed. `called` keeps one for each object, and the object with
+it, since its id is the key. Raises LaunchError for what `cupy.fuse` makes, and what the constructors raise."""
 
 from __future__ import annotations
 

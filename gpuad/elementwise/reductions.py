@@ -1,4 +1,13 @@
-"""`ReductionKernel`, with CuPy's constructor and call."""
+"""`ReductionKernel`, with CuPy's constructor and call.
+
+In: parameter lists, the expressions that map, join and finish, and the identity, as for `cupy.ReductionKernel` (CuPy User Guide,
+User-Defined Kernels); of a call, arrays and numbers, the axes, `out`. Out: the outputs, as pairs if an input carries a gradient inside of a
+tape, and the launch of a generated kernel, in which a thread for each output element joins the elements that are reduced one after the
+other, in C order.
+
+Assumes that `reduce_expr` is associative, as CuPy does, which joins in another order. Raises CompileError and UnsupportedError at a place
+in the user's texts, TypeError, ValueError and AxisError as CuPy does, LaunchError where an output shares memory with an array that is
+indexed by element."""
 
 from __future__ import annotations
 

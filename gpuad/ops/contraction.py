@@ -1,4 +1,12 @@
-"""Einstein sums, as rules of two operands each; more are contracted in turn."""
+"""Einstein sums, as rules of two operands each; more are contracted in turn, from left to right.
+
+In: subscripts as `numpy.einsum` takes them (letters, `...`, `->`), and arrays, annotated or not. Out: an array or pair of the operands'
+common dtype. A letter twice in one operand is a diagonal, taken as a view. An intermediate keeps the letters that the result or a later
+operand has; the order is not optimised. The reverse is an Einstein sum of the result's gradient with the other operand's conjugate,
+constant over letters that only its own operand has.
+
+Axes of one letter have one length: there is no broadcasting. Raises ValueError for subscripts or shapes that do not fit, TypeError if the
+subscripts are no text or for an output of the wrong dtype, TapeError for a pair outside of a tape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Greatest and least elements, products, variances, norms."""
+"""Greatest and least elements, products, variances, norms.
+
+In: an array, annotated or not, and axes as NumPy takes them (all by default). Out: an array or pair without these axes, or with `keepdims`
+with length 1. The gradient of `max` and `min` goes to the first element that attains the value (a subgradient); that of `prod` is the
+product of the other elements, by cumulative products from both sides, so that zeros need no division. `var`, `std` and `norm` are composed
+of recorded operations, the variance in two passes, mean first.
+
+Raises ValueError for the extremum of no elements, UnsupportedError for complex arrays (`max`, `min`, `var`, `std`) and for norms other than
+of order 2, TapeError for a pair outside of a tape. `std` and `norm` are not differentiable where they are 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The elementwise operations under NumPy's names."""
+"""The elementwise operations under NumPy's names.
+
+In: arrays, annotated or not, and numbers, broadcast to one shape; `out`, if it is given, has that shape. Out: `out`, or a new array of the
+dtype that NumPy gives, as a pair inside of a tape if an operand carries a gradient; `fill`, `copyto` and `axpy` change an array in place.
+Each calls `elementwise.apply`, which runs and records a generated kernel; where a derivative is a convention (ties, kinks, poles), the
+docstring of the function states it.
+
+Raises TypeError for what is no array, TapeError for a pair outside of a tape, ShadowError for a pair of integers, ValueError and TypeError
+as NumPy does for shapes and types."""
 
 from __future__ import annotations
 

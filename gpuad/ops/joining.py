@@ -1,4 +1,11 @@
-"""Arrays put together from others, as recorded copies into views."""
+"""Arrays put together from others, as recorded copies into views.
+
+In: sequences of arrays, annotated or not (`concatenate`, `stack`), or one array with shifts (`roll`), with axes as NumPy counts them. Out:
+`out`, or a new array of the common dtype, a pair if an input is one. Each part is copied by the recorded elementwise `copyto` into a view
+of the result, so the reverse adds each part of the result's gradient to its source.
+
+Raises TypeError for what is no sequence of arrays and for shifts that are not whole numbers, ValueError for shapes that do not fit,
+AxisError for an axis that there is not, TapeError for a pair outside of a tape."""
 
 from __future__ import annotations
 

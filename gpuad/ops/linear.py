@@ -1,4 +1,13 @@
-"""Matrix products and solves, as rules: what each reverse reads depends on which gradients are asked for."""
+"""Matrix products and solves, as rules: what each reverse reads depends on which gradients are needed.
+
+In: matrices, or stacks of them (..., m, k) and (..., k, n), broadcast over the leading axes; vectors as in NumPy; annotated or not. Out: an
+array or pair. With C = A B the adjoints are dC B^H and A^H dC; with A X = B, dB = A^-H dX and dA = -dB X^H, its triangle only (M. B. Giles,
+Collected Matrix Derivative Results for Forward and Reverse Mode Algorithmic Differentiation, 2008). So a product's A is saved for the
+reverse only if B has a gradient, and the other way round.
+
+An operand that overlaps the output is copied first. Triangular systems are solved with `linalg.solve`, a general solver. Raises ValueError
+for shapes that do not fit, UnsupportedError for a complex factor of real matrices and for `dot` of more than two axes, TapeError for a pair
+outside of a tape."""
 
 from __future__ import annotations
 

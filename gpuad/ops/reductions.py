@@ -1,4 +1,11 @@
-"""Sums, means, cumulative sums and sorting, as rules."""
+"""Sums, means, cumulative sums and sorting, as rules.
+
+In: an array, annotated or not, with axes, dtype and `out` as NumPy takes them. Out: an array or pair of the dtype that NumPy gives. The
+reverse of a sum broadcasts the gradient over the reduced axes, that of a cumulative sum is the cumulative sum from the other end, that of a
+sort is the inverse permutation. Only the sort's reverse reads a value: the array from before.
+
+Means of halves are summed in float32. Sorts of NumPy arrays are stable. Raises TypeError where an integer result would drop a gradient,
+UnsupportedError where a dtype would drop imaginary parts or round a mean, TapeError for a pair outside of a tape."""
 
 from __future__ import annotations
 

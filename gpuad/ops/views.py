@@ -1,4 +1,11 @@
-"""Other views of the same elements: of a pair the pair of views. Nothing is computed, so nothing is recorded, inside of a tape or not."""
+"""Other views of the same elements: of a pair the pair of views. Nothing is computed, so nothing is recorded, inside of a tape or not.
+
+In: an array, annotated or not, and axes or a shape as NumPy takes them. Out: a view annotated the same way, primal and shadows viewed
+alike, so that a gradient added to the view's shadow is added to the array's. A plain array may come back as a copy where NumPy copies
+(`reshape`, `ravel`); a pair never does.
+
+Raises ShadowError for a pair of which the new shape would need a copy, TypeError for the imaginary part of a real array or for what is no
+array, AxisError and ValueError as NumPy does."""
 
 from __future__ import annotations
 
