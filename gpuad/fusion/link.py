@@ -1,4 +1,9 @@
-"""A launch, or a copy that is written as one, as a part of a chain of launches."""
+"""A launch, or a copy that is written as one, as a part of a chain of launches.
+
+In: a prepared launch (`runtime.base.Prepared`). Out: a `Link`, its kernel, geometry and arguments, with the numbers that proofs take and
+the cost of its kernel; None for a launch that cannot be fused. Only kernels of at most 400 statements qualify, with at most one guard or
+loop at the top, global memory alone, no null pointer, and accesses that are plain, or sums of floats at the top level. What is found of a
+kernel is memoised under its id, with the kernel, so that the id stays its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The memory with which an adjoint runs, and what each generated kernel is launched with."""
+"""The memory with which an adjoint runs, and what each generated kernel is launched with.
+
+In: an adjoint, a bound call, and a `State` (primals as the reverse sees them, copies from before the launch, logs, stacks). Out: the
+arguments of a generated kernel, in the order of its `Parameter`s; copies are whole allocations, with the pointer at the same place in them.
+`before` takes the copies that have to be taken before the primal runs, `keep_live` those from after it; what the caller promises not to
+overwrite gets a fingerprint instead, which finds a change nearly always.
+
+Parameters that overlap share the shadow of their base. Raises UnsupportedError where the number of a log's entries does not follow from the
+launch's numbers."""
 
 from __future__ import annotations
 

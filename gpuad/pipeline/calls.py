@@ -1,4 +1,11 @@
-"""A bound call with its geometry, and the executor that runs it."""
+"""A bound call with its geometry, and the executor that runs it.
+
+In: bound arguments (`arguments.Bound`), grid, block and stream. Out: a frozen `Call`, which launches kernels on its executor and gives
+analyses what they depend on: `key` (geometry, integers, layouts, overlaps), `numbers` (integer and bool scalars), `overlaps` (for each
+argument that reaches memory of an earlier one, that one and the distance in elements). CuPy's arrays run on the GPU; NumPy's on the CPU, by
+compiled C++, or interpreted where there is no compiler.
+
+Raises LaunchError where two arguments overlap by a part of an element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Forward over reverse: directions beside arguments, and tangents beside the memory of an adjoint."""
+"""Forward over reverse: directions beside arguments, and tangents beside the memory of an adjoint.
+
+In: a bound call and its directions, one for each argument of the user: for an active one a tangent with a shadow of its own, else None.
+Out: the directions bound as a call of their own, and a `State` with tangents of primals, shadows and saved copies for the kernel that
+differentiates the adjoint forward. Its result is a Hessian-vector product at a constant multiple of the gradient's cost (Griewank and
+Walther, Evaluating Derivatives, 2nd edition, 2008).
+
+Assumes one direction at a time. Raises ShadowError, before anything is launched, for a direction that is missing, superfluous, laid out
+otherwise than its argument, of another dtype, or in memory of the call."""
 
 from __future__ import annotations
 

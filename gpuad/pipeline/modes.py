@@ -1,4 +1,9 @@
-"""Modes: what holds for launches within a `with` block, and what the environment asks for."""
+"""Modes: what holds for launches within a `with` block, and what environment variables set.
+
+`deterministic` is for users, the other blocks are for tests: they switch off an analysis or an optimisation, so that its results can be
+compared with those without it. They are context variables, so a mode holds in one context. GPUAD_DETERMINISTIC and GPUAD_CHECK are read at
+each call; a block of `deterministic` has precedence over the first. Modes on which generated kernels depend are part of their keys
+(`schedule.switches`)."""
 
 from __future__ import annotations
 

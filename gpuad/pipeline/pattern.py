@@ -1,4 +1,9 @@
-"""Activity patterns and parameters: what a derivative depends on besides its kernel's source, and what generated parameters stand for."""
+"""Activity patterns and parameters: what a derivative depends on besides its kernel's source, and what generated parameters stand for.
+
+In: a kernel's parameters, and of a call which of them have shadows and overlap. Out: `Pattern`, hashable, the key under which a derivative
+is specialised; `Variant`, how each shadow is accumulated in one launch; and for each generated kernel a tuple of `Parameter`s, in its
+order, from which `adjoint_memory.argument_of` finds the arguments. A shadow stands behind its primal; parameters that overlap share that of
+their base. Raises nothing."""
 
 from __future__ import annotations
 

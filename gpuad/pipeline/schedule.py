@@ -1,4 +1,12 @@
-"""The schedule: the kernels (stages) of a reverse pass for the numbers of a launch, and how they are run."""
+"""The schedule: the kernels (stages) of a reverse pass for the numbers of a launch, and how they are run.
+
+In: an adjoint and a bound call. Out of `stages`: one or several `Stage`s in order: kernels that materialise, gather, sum over blocks, and
+do the rest. For each shadow the first of these accumulations that is certified is chosen: plain (no two threads add to one element), a
+gather, sums over blocks, atomic additions. Results are memoised by `Call.key`. `run_stages` sizes the stacks, from trip counts or by a
+kernel that counts, allocates them, and launches.
+
+Guarantees that nothing runs that has no certificate, other than atomic additions by the user's threads. Raises UnsupportedError where a
+deterministic pass is not certified, LaunchError where a stack overflowed, GpuadError where a certificate that must exist is missing."""
 
 from __future__ import annotations
 

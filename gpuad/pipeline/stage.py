@@ -1,4 +1,8 @@
-"""One kernel of a reverse pass, as it is launched, and the certificate under which it may be."""
+"""One kernel of a reverse pass, as it is launched, and the certificate under which it may be.
+
+In: a kernel with its `Parameter`s, a grid of its own or None, and values of parameters that belong to it. Out: `may_run`, which `schedule`
+checks before each launch: the kernels are those of the certificate, by identity, or they run in the user's threads and write to shadows by
+atomic operations only. `Certificate` is made by `certificates` alone; the plain adjoint, all atomic, needs none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a recording took in bytes, and why each was saved."""
+"""What a recording took in bytes, and why each was saved.
+
+In: the operations of a recording, its allocations with the pieces saved of them, and names by address. Out: an `Account`, printable, with a
+row for each memory, the operation whose adjoint needs it (the last before the overwriting one that reads the piece) and the operation that
+overwrites it; bytes and number of pieces are summed. `Stats` has the totals of a tape. Reads records only: no array is touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Sets of bytes of several allocations, by their addresses: the algebra of `region`, allocation by allocation."""
+"""Sets of bytes of several allocations, by their addresses: the algebra of `region`, allocation by allocation.
+
+In and out: `Regions`, mappings from an allocation's address to a `Region`; operands are unchanged, and no result holds an empty region.
+`joined` makes them of pairs, `united`, `without` and `common` are union, difference and intersection. Assumes that an address names the
+same allocation throughout. Raises nothing."""
 
 from __future__ import annotations
 

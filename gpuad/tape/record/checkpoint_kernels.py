@@ -1,4 +1,11 @@
-"""A reverse kernel that reads a few values of the forward part, not the memory that they were made of (see `ad.checkpoint_selection`)."""
+"""A reverse kernel that reads a few values of the forward part, not the memory that they were made of (see `ad.checkpoint_selection`).
+
+In: an adjoint, and the positions of arguments that it reads as they were before the launch. Out: a `Cutting`: the adjoint that reads the
+values from logs, an element a thread each, and the kernel that extracts them on memory from before the primal; the values are those of a
+minimum cut, by bytes. None if there is no cut, if the adjoint replays stores to that memory, or if a value depends on memory that the
+primal writes.
+
+Guarantees that the adjoint does not read the given memory any more, and valid IR (`ir.verify` raises for the extracting kernel)."""
 
 from __future__ import annotations
 
