@@ -1,4 +1,8 @@
-"""What would help a program to take fewer bytes, most first: each sentence with its bytes, and with what it costs where that is known."""
+"""What would help a program to take fewer bytes, most first: each sentence with its bytes, and with what it costs where that is known.
+
+In: what a profile measured (`records.Measured`). Out: sentences, sorted by bytes. They name arrays that are saved, scratch memory of
+adjoints (both from 2 % of the program's peak on) and arrays that the caller holds; for saved ones a budget, if one takes at most 1.5 times
+as long. The time under a budget is an estimate: that of a measured round plus the operations that would run again."""
 
 from __future__ import annotations
 

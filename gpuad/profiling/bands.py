@@ -1,4 +1,8 @@
-"""What a program holds, summed by array and reason: as many lines as a reader can take in, however long the program is."""
+"""What a program holds, summed by array and reason: as many lines as a reader can take in, however long the program is.
+
+In: a `Holding`, everything that a recorded program and its reversal hold, from which moment to which. Out: `Band`s, one for each array,
+kind and reason, with total bytes, the most at once, and the bytes as steps over moments; the largest at once first, ties by name and
+reason. States of a checkpoint that differ only in the operation's number are one band. The sum of all bands is what is held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A profile, and the forms in which it goes out."""
+"""A profile, and the forms in which it goes out.
+
+In: what was measured (`records.Measured`). Out: text (`table`), a page of HTML, a PNG by Matplotlib, JSON in the Trace Event Format
+(ui.perfetto.dev reads it), a pickle for PyTorch's memory viewer (pytorch.org/memory_viz), and advice. Bytes are those that tapes added,
+beside what the process and device report. The PNG needs Matplotlib."""
 
 from __future__ import annotations
 

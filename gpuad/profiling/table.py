@@ -1,4 +1,8 @@
-"""A profile as a table: rows for who draws a better one, and plain text."""
+"""A profile as a table: rows for other programs to draw, and plain text.
+
+In: a program or all that was measured (`records`), and sentences of advice. Out: `rows`, tuples of texts under `HEAD`, at most 20 bands and
+one row for the rest; `summary`, lines on the peak of the tapes, the process, CuPy's allocator and the device; `text`, all of it, with
+aligned columns. What could not be read is printed as "not told". Pure functions: nothing is measured here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""How gpuad's own arrays of NumPy are made, through a gate, so that a test can let one fail. CuPy's come from its allocator."""
+"""How gpuad's own arrays of NumPy are made, through a gate, so that a test can let one fail. CuPy's come from its allocator.
+
+In: a length and a dtype. Out of `mapped`: a flat array of zeros, of 128 KiB or more in pages of its own (an anonymous mapping), which go
+back to the system with the array: beyond a threshold that grows as mapped chunks are freed, the C library keeps freed memory in its heap
+(GNU C Library Manual, Malloc Tunable Parameters). From 4 MiB on huge pages are requested.
+
+Each gate is called with the bytes before they are allocated. Raises MemoryError if a gate does, or if the system has no memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What this machine has of the things that gpuad can use, found without using them: no CUDA context is made and no kernel is compiled."""
+"""What this machine has of the things that gpuad can use, found without using them: no CUDA context is made and no kernel is compiled.
+
+In: nothing; it reads package metadata, the compiler's version, NVML or `nvidia-smi`, and the cache folder. Out of `examine`: a `Finding`
+for each, with its version, or with what to install; of `verdict`: whether kernels can be differentiated here, and on which executor they
+run. `nvidia-smi` is given 10 seconds. What is missing or fails becomes a finding; nothing is raised for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A finding of any check: what is wrong, where, and what to do about it. All that goes to a reader or a runner is made from these."""
+"""A finding of any check: what is wrong, where, and what to do about it. All that goes to a reader or a runner is made from these.
+
+`Finding` is frozen: a rule's name, level, message, file from the repository's root, line and column from 1, and further text. `RULES` has a
+sentence on what each rule requires. The forms for GitHub, Code Quality and SARIF are in `tools.runner`, for pytest in `pytest_plugin`."""
 
 from __future__ import annotations
 

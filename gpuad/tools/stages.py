@@ -1,4 +1,8 @@
-"""The stages of a derivation, collected and compared as text (`ir.printer`): what `gpuad show` prints."""
+"""The stages of a derivation, collected and compared as text (`ir.printer`): what `gpuad show` prints.
+
+In: a function that derives an adjoint, run under the observer of passes (`ir.verify.watched`). Out of `collected`: the kernel after each
+pass, by the pass's name, in order; of `text`: one of them, or a unified diff of two with two lines of context. Raises GpuadError, with the
+names that there are, for a pass that has not run."""
 
 from __future__ import annotations
 

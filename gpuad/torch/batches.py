@@ -1,4 +1,9 @@
-"""vmap: an operation once for each element of a batch."""
+"""vmap: an operation once for each element of a batch.
+
+In: an operator of `torch.library` that returns a list of tensors. Out of `one_by_one`: the function that `register_vmap` takes, of info,
+in_dims and the arguments; it selects each element's tensors as contiguous copies, calls the operator, and stacks the results along axis 0
+(PyTorch documentation, `torch.library.register_vmap`). A loop: as many launches as the batch has elements, and the results are those of
+separate calls. Assumes a batch of at least one."""
 
 from __future__ import annotations
 

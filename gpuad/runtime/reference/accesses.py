@@ -1,4 +1,12 @@
-"""Statements that touch memory: each says which threads reach which elements and how, lets the tracker judge that, and then does it."""
+"""Statements that access memory: each computes which threads reach which elements, reports that to the race tracker, and then accesses.
+
+In: a Load, Store, Accumulate, Take, Atomic or Alloc of the core IR, and the slots of its names. Out: a closure over a frame and a mask of
+active threads. Plain accesses of a statement happen together; atomics one thread after the other in lane order, which makes a run
+repeatable. A read outside of an array or of memory never initialised gives a poisoned value, a write outside raises.
+
+Guarantees that each access reaches the tracker (`races`) before memory changes. Raises BoundsError for a write outside and for an index
+that is poisoned, BarrierError for a sum over a block that not all of its threads reach, what the tracker raises, UnsupportedError for an
+atomic that is not listed, GpuadError for malformed IR."""
 
 from __future__ import annotations
 

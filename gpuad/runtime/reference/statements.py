@@ -1,4 +1,12 @@
-"""Statements become closures that run all threads of a chunk in lockstep under a mask; control flow narrows the mask."""
+"""Statements become closures that run all threads of a chunk in lockstep under a mask; control flow narrows the mask.
+
+In: a block of the core IR and the slots of its names. Out: a function of a frame and a mask. Both sides of an `if` run one after the other,
+each for the threads that take it, and a loop runs until no thread is left in it: execution masks, as in the SIMT model (CUDA C++
+Programming Guide, SIMT Architecture). Compiling checks types, so a run need not.
+
+Guarantees one order of execution for one launch. Raises GpuadError for malformed IR, BoundsError for a poisoned value as a condition or
+bound, BarrierError where threads of a block do not all reach a barrier, UnsupportedError for a `while` that goes on beyond the frame's
+limit, LaunchError for a failed assertion."""
 
 from __future__ import annotations
 

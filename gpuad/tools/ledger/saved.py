@@ -1,4 +1,9 @@
-"""What a launch saves for its reverse, in bytes a thread, and how deep its stacks get: read off the memory that a reverse is given."""
+"""What a launch saves for its reverse, in bytes a thread, and how deep its stacks get: read off the memory that a reverse is given.
+
+In: a primal, its adjoint, a bound call and the stages of its reverse. Out: for each array its `Kept`, bytes over the number of threads,
+rounded to hundredths, and the entries of the deepest stack. Where depths do not follow from the launch's numbers the primal is run and the
+counting kernel after it, so arrays of the call are written to. If that raises a GpuadError the depth is None and scratch memory is not
+counted."""
 
 from __future__ import annotations
 
