@@ -1,4 +1,7 @@
-"""Choices that hold within a `with` block."""
+"""Choices that hold within a `with` block.
+
+`scoped` sets a context variable (PEP 567, Python's `contextvars`) on entry and restores the value from before on exit, also when the block
+raises. It holds in the current context only: other threads that run at the time keep their values."""
 
 from __future__ import annotations
 

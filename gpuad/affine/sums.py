@@ -1,4 +1,12 @@
-"""Sums of contributions: what kernels add to an array, as terms, of two sides, one with a plus and the other with a minus."""
+"""Sums of contributions: what kernels add to an array, as terms, of two sides, one with a plus and the other with a minus.
+
+In: effects (`effects.Effect`) whose values are nodes of one graph. Out of `additions`: `Addition`s (instances, guards, array, element,
+value): sums, and sums over loops, are taken out of conversions, products, quotients and selects. `merged` adds up those of one instance and
+element, `crossed_out` takes equal ones off both sides. `Sums.unequal` evaluates the rest at given instances with random memory, four times,
+and returns where the sides differ by more than 1e-9 (float64) or 2e-6 (float32) of the sum of the terms' sizes, or None.
+
+That is a randomised test, as Schwartz's of polynomial identities (Journal of the ACM 27 (4), 1980); that the instances represent all others
+is shown by the callers (`equivalence`, `classes`). Raises Undecided where a loop stands inside of itself."""
 
 from __future__ import annotations
 

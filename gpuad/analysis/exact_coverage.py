@@ -1,4 +1,11 @@
-"""Exact coverage: whether the only access to an array touches each of its elements once."""
+"""Exact coverage: whether the only access to an array touches each of its elements once.
+
+In: a kernel's body, an array or one of the statements that access it, and a launch's numbers (`affine_forms.Launch`). Out: the `Reach` of
+the statement, an affine form over digits of threads and loops with their ranges, if each combination of the form's digits executes it
+exactly once; else None. Only what certainly executes counts (`races.Certain`), so a guard or a bound that is not affine gives None. `begun`
+does this for the first of several additions, if every thread executes it before the others.
+
+That two combinations name different elements (injectivity) is not part of the result; the caller has to prove it."""
 
 from __future__ import annotations
 

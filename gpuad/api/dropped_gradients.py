@@ -1,4 +1,12 @@
-"""The dropped-gradient check (RULES 4): a call in which a gradient would flow to an argument without a shadow is refused."""
+"""The dropped-gradient check (RULES 4): a call in which a gradient would flow to an argument without a shadow is refused.
+
+In: a bound call, and from its activity analysis the escapes (`analysis.activity.Escape`: varied values written into memory without a
+shadow) and whether any active input reaches an active output. Out: nothing, or a ShadowError with the place of the store, the argument, and
+what to pass. An escape into `Const` is allowed, unless the values come out of it again; one through a null pointer does not count.
+
+`outside_of_tapes` raises TapeError while the thread records. `kept_seeds` returns the call with copies for the seeds that `keep=True`
+preserves, and raises ShadowError where the kernel also reads such an output, or where it overlaps another argument. All of this comes
+before the kernel is launched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Which recording is going on in this thread: kernels ask here whether a launch is to be recorded."""
+"""Which recording is going on in this thread: a call of a kernel, rule or operation reads it to decide whether it is to be recorded.
+
+`current` holds a `Recorder` while a tape records, else None. `Recorder` is the protocol (PEP 544) of what these calls need of a recording:
+to record a launch or the call of a rule, and to make arrays, in a known program those of the last run. It lies below `tape`, so that
+arguments, kernels and operations need not import it.
+
+A context variable (PEP 567), so a recording holds in the context that entered it. `unrecorded()` sets it to None for a block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""`gpuad.Texture`: what a call passes for a texture object."""
+"""`gpuad.Texture`: what a call passes for a texture object.
+
+In: an array of one to three axes, with a last one of 2 or 4 for several channels, plain or annotated; filter, address modes, and the kind
+of coordinates. Out: `extents`, as (width, height, depth), and `reading`, the frozen `ir.textures.Reading` for which reads are lowered to
+loads and interpolation: a kernel is specialised to it.
+
+Raises LaunchError for a shape, filter or address mode that no texture has. That the array is C-contiguous float32 is checked when the call
+is bound (`api.expansions`). The modes are CUDA's (CUDA C++ Programming Guide, Texture Memory)."""
 
 from __future__ import annotations
 

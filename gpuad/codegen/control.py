@@ -1,4 +1,13 @@
-"""Prints structured control flow as a programmer writes it."""
+"""Prints structured control flow as a programmer writes it.
+
+In: `If`, `For` and `While` of the core IR, with their merges and carried variables. Out: lines of C++: chains of `if` and `else if`, `for`
+with a header of three parts, `while`. A merge is declared before the `if` and assigned at the end of each side, or is a conditional
+expression; a carried variable gets its first value before the loop and the next at the end of the body. Values that meet are assigned in
+parallel (`Scopes.assign_all`).
+
+A bound or step that the body changes is evaluated once, before the loop. A `backward` loop takes the iterations in the opposite order: it
+counts up or down by 1 where its step is constant and 1 or -1, else it counts trips down and computes the index from the count. Assumes
+valid IR with constant or positive steps. Raises nothing of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Bit-fields and unions: members that are bits of a number in memory, and those of a union that have another type than the number."""
+"""Bit-fields and unions: members that are bits of a number in memory, and those of a union that have another type than the number.
+
+In: a `surface.Bits` lvalue, with shift and width in bits (width 0: all bits, in another type), and the number that the memory holds. Out of
+`seen`: the member's value, by shift and mask, with the sign extended by an arithmetic shift for a signed member. Out of `with_value`: the
+number with the member's bits replaced and all others as they were.
+
+Computes in uint32, or uint64 for a number of 64 bits. Where bits lie is decided in the frontend. Raises UnsupportedError for a view of a
+number as a type of another size (`memory.viewed`)."""
 
 from __future__ import annotations
 
