@@ -41,9 +41,9 @@ class Target:
 
 @dataclass(frozen=True)
 class Move:
-    """Who sends to a thread: for each axis the digit of the sender that is the collecting thread's index less `shift`. The other digits are
-    gone through: `spread`, indices of senders, and those of the `loops` around the accumulation that are not solved (outermost first, by
-    their variables); `own`: those of the loops that have an element for each iteration. `condition`: which senders this is about."""
+    """The senders of a thread: for each axis the digit of the sender that is the collecting thread's index less `shift`. The other digits
+    are gone through: `spread`, indices of senders, and those of the `loops` around the accumulation that are not solved (outermost first,
+    by their variables); `own`: those of the loops that have an element for each iteration. `condition`: the senders that are covered."""
 
     solved: tuple[ir.Var | None, ir.Var | None, ir.Var | None]
     shift: Shift

@@ -1,9 +1,9 @@
 """Block reductions: additions of all threads to an element that a loop walks over become a kernel that sums each element over blocks first.
 
-In `for (k...) y[i] += w[k] * x[i + k]` all threads add to `dw[k]` in iteration k. A kernel of its own goes through the same loop with what
-is asked of a thread inside: so all threads of a block are there to form the sum, of which one atomic addition a block is left. It runs
+In `for (k...) y[i] += w[k] * x[i + k]` all threads add to `dw[k]` in iteration k. A kernel of its own goes through the same loop with the
+guards of a thread inside: so all threads of a block are there to form the sum, of which one atomic addition a block is left. It runs
 before the rest of the adjoint, and must read only what that has not written yet, which a certificate tells. Where data decide in the loop
-who adds, few may, and the additions stay atomic.
+which threads add, few may, and the additions stay atomic.
 
 Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
 """
@@ -44,8 +44,8 @@ def block_sums(body: Block, shadows: Collection[Buffer], params: Collection[Var 
     known = _Known(lets, frozenset(p for p in params if isinstance(p, Var)))
     nests: dict[tuple[int, ...], tuple[tuple[For, ...], dict[int, Accumulate]]] = {}
     data = _data(body)
-    for stmt, loops, asked in _additions(body):
-        if stmt.buffer not in shadows or stmt.buffer.element not in (F32, F64) or not loops or any(v in data for v in asked):
+    for stmt, loops, guards in _additions(body):
+        if stmt.buffer not in shadows or stmt.buffer.element not in (F32, F64) or not loops or any(v in data for v in guards):
             continue
         even = [known.even(loop) for loop in loops]
         index = known.full(stmt.index, {loop.var for loop in loops})
@@ -99,19 +99,19 @@ def _data(body: Block) -> set[Var]:
 
 
 def _additions(
-    block: Block, loops: tuple[For, ...] = (), asked: tuple[Var, ...] = ()
+    block: Block, loops: tuple[For, ...] = (), guards: tuple[Var, ...] = ()
 ) -> Iterator[tuple[Accumulate, tuple[For, ...], tuple[Var, ...]]]:
-    """The undecided additions with the loops around them, and what is asked of in these; those in loops that search for their end are left
-    out."""
+    """The undecided additions with the loops around them, and the variables of the guards in these; those in loops that search for their
+    end are left out."""
     for stmt in block:
         if isinstance(stmt, Accumulate) and stmt.how is How.UNDECIDED:
-            yield stmt, loops, asked
+            yield stmt, loops, guards
         elif isinstance(stmt, For):
-            yield from _additions(stmt.body, (*loops, stmt), asked)
+            yield from _additions(stmt.body, (*loops, stmt), guards)
         elif isinstance(stmt, If):
             more = tuple(variables(stmt.condition)) if loops else ()
             for inner in blocks(stmt):
-                yield from _additions(inner, loops, (*asked, *more))
+                yield from _additions(inner, loops, (*guards, *more))
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,11 @@ Axes: TypeAlias = "tuple[bool, bool, bool]"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the gather kernel has to ask for a slice: along which axes (x, y, z) whether the sender's index is at least 0, whether it is
-    below the number of the primal's threads, and whether the collecting thread's own index is 0. `within`: what is asked of senders that
-    are gone through, and holds for none beyond the threads; `implied`: what follows from that; `held`: what the slice itself asks, in terms
-    of senders, and holds for all that exist."""
+class Predicates:
+    """The predicates that the gather kernel has to test for a slice: along which axes (x, y, z) that the sender's index is at least 0, that
+    it is below the number of the primal's threads, and that the collecting thread's own index is 0. `within`: predicates of senders that
+    are gone through, which hold for none beyond the threads; `implied`: those that follow from others; `held`: guards of the slice itself,
+    in terms of senders, that hold for all that exist."""
 
     low: tuple[bool, bool, bool] = (False, False, False)
     high: tuple[bool, bool, bool] = (False, False, False)
@@ -70,10 +70,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Sides:
-    """Along which axes (x, y, z) the gather kernel begins before index 0, and what it asks for each slice."""
+    """Along which axes (x, y, z) the gather kernel begins before index 0, and what it tests for each slice."""
 
     before: tuple[bool, bool, bool]
-    asked: tuple[Asked | None, ...]  # None: nothing is sent
+    needed: tuple[Predicates | None, ...]  # None: nothing is sent
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
 """The kernel that gathers: slices of an adjoint in terms of the thread that collects, and what becomes of their sums.
 
-Of a slice (`gather.Slice`) the sender's index is written in terms of the collecting thread's, solved by its move; what has to hold of a
-sender is asked as far outside as it can be. Contributions are added to a variable for each target; the thread that owns the element adds
-it to the shadow at the end, or stores it where the shadow is known to be zero.
+Of a slice (`gather.Slice`) the sender's index is written in terms of the collecting thread's, solved by its move; the predicates that a
+sender has to satisfy are tested as far outside as possible. Contributions are added to a variable for each target; the thread that owns the
+element adds it to the shadow at the end, or stores it where the shadow is known to be zero.
 
 Assumes: what a launch has to prove of the slices (`gather_launch`). Guarantees: valid IR with unique definitions, in which no shadow is
 read.
@@ -27,7 +27,7 @@ from ..optimize.simplify import simplify
 from ..optimize.thread_indices import AXES, SimplifiedBounds
 from ..optimize.unique import make_unique
 from .access_inversion import Move, Target, sum_type
-from .gather import Asked, Axes, Gather, Sides, Slice, replaced, replaced_in, without_lets
+from .gather import Axes, Gather, Predicates, Sides, Slice, replaced, replaced_in, without_lets
 
 
 def indices(gathered: Gather, sides: Sides, wanted: Collection[ir.Var]) -> tuple[ir.Let, ...]:
@@ -46,33 +46,33 @@ def global_index(axis: str) -> ir.Expr:
     return ir.Binary("+", ir.Binary("*", block, extent, block.type), thread, block.type)
 
 
-def questions(gathered: Gather, piece: Slice, asked: Asked) -> list[ir.Expr]:
-    """What has to hold of a sender so that a slice is about it, in its own terms: that it exists, that loops that are solved have such an
+def predicates(gathered: Gather, piece: Slice, needed: Predicates) -> list[ir.Expr]:
+    """The predicates under which a slice covers a sender, in terms of the sender: that it exists, that loops that are solved have such an
     iteration, and the move's condition."""
     terms: list[ir.Expr] = []
     for k, (digit, sender) in enumerate(zip(piece.move.solved, gathered.sender, strict=True)):
-        if asked.zero[k]:
+        if needed.zero[k]:
             terms.append(b.compare("==", gathered.own[k], b.zero(I32)))
         if digit in gathered.loops and digit is not None:
             loop = gathered.loops[digit]
             terms += [b.compare(">=", digit, loop.start), b.compare("<", digit, loop.stop)]
-        if asked.low[k]:
+        if needed.low[k]:
             terms.append(b.compare(">=", sender, b.zero(I32)))
-        if asked.high[k]:
+        if needed.high[k]:
             terms.append(b.compare("<", sender, gathered.threads[k]))
     return terms + ([piece.move.condition] if piece.move.condition is not None else [])
 
 
 def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBounds | None = None) -> ir.Block:
     """A slice in terms of the collecting thread's index, and of its own loops' variables: loops over the digits that are gone through, and
-    questions as far outside as they can be asked."""
-    asked = sides.asked[next(k for k, s in enumerate(gathered.slices) if s is piece)]
-    if asked is None:
+    the predicates as far outside as they can be evaluated."""
+    needed = sides.needed[next(k for k, s in enumerate(gathered.slices) if s is piece)]
+    if needed is None:
         return ()
     mapping = _solution(gathered, piece.move)
     tidied = tidied or tidying(gathered, sides)
-    piece = replace(piece, block=without_held(piece.block, asked.held))
-    terms = [t for e in questions(gathered, piece, asked) for t in b.conjuncts(tidied.condition(replaced_in(e, mapping)))]
+    piece = replace(piece, block=without_held(piece.block, needed.held))
+    terms = [t for e in predicates(gathered, piece, needed) for t in b.conjuncts(tidied.condition(replaced_in(e, mapping)))]
     block = tidied.block(eliminate_dead_code(_inlined(replaced(piece.block, mapping))))
     loops = [gathered.loops[v] for v in piece.move.searched]
     loops += [ir.For(v, b.zero(I32), gathered.threads[gathered.sender.index(v)], b.const(1, I32), ()) for v in piece.move.spread]
@@ -80,7 +80,7 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBound
         inner, block = _opened(flattened(block))
         mine = [t for t in (*terms, *inner) if loop.var in ir.variables(t)]
         terms = [t for t in (*terms, *inner) if loop.var not in ir.variables(t)]
-        start, stop, mine = _bounds(loop, [t for t in mine if t not in asked.implied], asked.within)
+        start, stop, mine = _bounds(loop, [t for t in mine if t not in needed.implied], needed.within)
         same: ir.Block = ()
         there = loop.var in piece.move.spread or loop.var in gathered.geometry.loops  # digits of threads, of which there is one at least
         if there and not mine and (start, stop) == (loop.start, loop.stop):
@@ -90,7 +90,7 @@ def placed(gathered: Gather, piece: Slice, sides: Sides, tidied: SimplifiedBound
 
 
 def without_held(block: ir.Block, held: Set[ir.Expr]) -> ir.Block:
-    """The block without questions of which it is known that they hold."""
+    """The block without predicates that are known to hold."""
     out: list[ir.Stmt] = []
     for stmt in block if held else ():
         stmt = map_blocks(stmt, lambda inner: without_held(inner, held))
@@ -114,13 +114,13 @@ def _invariant(block: ir.Block, index: ir.Var) -> tuple[ir.Block, ir.Block]:
     return tuple(same), tuple(rest)
 
 
-def asked_first(block: ir.Block) -> list[ir.Expr]:
-    """The terms of the questions that are asked before a block does anything."""
+def leading_guards(block: ir.Block) -> list[ir.Expr]:
+    """The conjuncts of the predicates that guard all of a block."""
     return _opened(flattened(block))[0]
 
 
 def _opened(block: ir.Block) -> tuple[list[ir.Expr], ir.Block]:
-    """The terms of the questions that are asked before a block does anything, and what they are asked for."""
+    """The conjuncts of the predicates that guard all of a block, and the block that they guard."""
     match block:
         case (*before, ir.If(condition=c, then=then, otherwise=(), merges=())) if all(isinstance(s, ir.Let | ir.Load) for s in before):
             names = {v for s in before for v in defined(s)}
@@ -131,7 +131,7 @@ def _opened(block: ir.Block) -> tuple[list[ir.Expr], ir.Block]:
 
 
 def _bounds(loop: ir.For, terms: Sequence[ir.Expr], within: Collection[ir.Expr]) -> tuple[ir.Expr, ir.Expr, list[ir.Expr]]:
-    """The bounds of a loop over senders, those `within` being known to lie between its own, and what is left to be asked."""
+    """The bounds of a loop over senders, those `within` being known to lie between its own, and the terms that are left to be tested."""
     start, stop = loop.start, loop.stop
     rest: list[ir.Expr] = []
     for term in terms:
@@ -160,14 +160,14 @@ def _is_short(expr: ir.Expr) -> bool:
 
 
 def tidying(gathered: Gather, sides: Sides) -> SimplifiedBounds:
-    """What rearranges the questions of a kernel."""
+    """What rearranges the predicates of a kernel."""
     natural = [own for own, before in zip(gathered.own, sides.before, strict=True) if not before]
     return SimplifiedBounds(gathered.own, natural, gathered.scalars)
 
 
 def _under(terms: Sequence[ir.Expr], block: ir.Block) -> ir.Block:
-    question = b.every(terms)
-    return block if question is None else (ir.If(question, block),)
+    predicate = b.every(terms)
+    return block if predicate is None else (ir.If(predicate, block),)
 
 
 def _solution(gathered: Gather, move: Move) -> dict[ir.Var, ir.Expr]:
@@ -191,7 +191,7 @@ def gather_kernel(
     gathered: Gather, sides: Sides, assigned: Collection[ir.Buffer], boxed: Mapping[ir.Buffer, Axes], names: Names, first_own: int
 ) -> tuple[ir.Block, frozenset[ir.Var]]:
     """The body of the gather kernel, and its sums. Shadows in `assigned` are stored to; those in `boxed` by the threads of a box, along the
-    axes that are asked for, and added to by the others; all others are added to."""
+    axes given, and added to by the others; all others are added to."""
     sums = {t.buffer: names.var(t.buffer.name, _target_type(gathered, t.buffer)) for t in gathered.targets}
     out: list[ir.Stmt] = []
     places: dict[ir.Buffer, ir.Expr] = {}
@@ -260,11 +260,11 @@ def _added(buffer: ir.Buffer, place: ir.Expr, total: ir.Var) -> ir.Stmt:
 
 def _in_box(gathered: Gather, buffer: ir.Buffer, axes: Axes, stores: Sequence[ir.Stmt], adds: Sequence[ir.Stmt]) -> ir.Block:
     """Stores in the box of threads for whose elements what is there does not count, else adds."""
-    asked = [(own, ends) for own, ends, wanted in zip(gathered.own, gathered.boxes[buffer], axes, strict=True) if wanted]
-    terms = [t for own, (low, high) in asked for t in (b.compare(">=", own, low), b.compare("<", own, high))]
-    question = b.every(terms)
+    needed = [(own, ends) for own, ends, wanted in zip(gathered.own, gathered.boxes[buffer], axes, strict=True) if wanted]
+    terms = [t for own, (low, high) in needed for t in (b.compare(">=", own, low), b.compare("<", own, high))]
+    predicate = b.every(terms)
     return (
-        tuple(stores) if question is None else (ir.If(question, tuple(stores), tuple(adds), note=f"{buffer.name} is known to be 0 here"),)
+        tuple(stores) if predicate is None else (ir.If(predicate, tuple(stores), tuple(adds), note=f"{buffer.name} is known to be 0 here"),)
     )
 
 

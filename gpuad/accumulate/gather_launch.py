@@ -1,10 +1,9 @@
-"""Gather launches: the launch that a gather would be (`accumulate.gather`), by the numbers of the primal's: its grid, and what it asks.
+"""Gather launches: the launch that a gather would be (`accumulate.gather`), by the numbers of the primal's: its grid and predicates.
 
-The grid covers the image of what the primal's threads send, and a slice asks what the guards of its senders do not imply, so that it is
-about threads of the primal. Nothing is proved: `affine` says whether every contribution arrives, once and in its element, and nothing runs
-that has no certificate. Declined is what would not pay, and what cannot be told from the numbers, with every intermediate value inside of
-its C type.
-"""
+The grid covers the image of what the primal's threads send, and a slice tests the predicates that the guards of its senders do not imply,
+so that it covers threads of the primal alone. Nothing is proved: `affine` says whether every contribution arrives, once and in its element,
+and nothing runs that has no certificate. Declined is what would not pay, and what cannot be told from the numbers, with every intermediate
+value inside of its C type."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from ..analysis.affine_forms import Digit, Form, Launch, Ranges, Reach, Unknown,
 from ..ir.folding import conjuncts
 from ..ir.nodes import Accumulate, Atomic, Binary, Block, Buffer, Constant, Expr, For, If, Load, Stmt, Store, Take, While
 from ..ir.rewrite import walk_stmts
-from .gather import Asked, Gather, Sides, Slice
-from .gather_kernel import asked_first, at_target, questions, without_held
+from .gather import Gather, Predicates, Sides, Slice
+from .gather_kernel import at_target, leading_guards, predicates, without_held
 
 _MEMORY = (Load, Store, Take, Accumulate, Atomic)
 _MOST = 1 << 30  # threads along an axis, and steps of a shift: sums of two of them are ints
@@ -33,17 +32,17 @@ Box: TypeAlias = "tuple[tuple[int, int], tuple[int, int], tuple[int, int]]"  # i
 @dataclass(frozen=True)
 class Elements:
     """The elements of a shadow for which threads collect: `forms`, one for each lane, over the collecting thread's index (the digits
-    `global`). No two threads of the box have one element, and all that collect anything for the shadow are in it. `asked`: along which axes
-    the kernel has more threads than one."""
+    `global`). No two threads of the box have one element, and all that collect anything for the shadow are in it. `needed`: along which
+    axes the kernel has more than one thread."""
 
     forms: tuple[Form, ...]
     box: Box
-    asked: tuple[bool, bool, bool]
+    needed: tuple[bool, bool, bool]
 
 
 @dataclass(frozen=True)
 class Gathering:
-    """A gather that is proved for a launch, the questions that the kernel has to ask, its grid (the block is the primal's),
+    """A gather for a launch, the predicates that its kernel has to test, its grid (the block is the primal's),
     the first index and the number of the primal's threads along each axis; the elements of those shadows for which they are known."""
 
     gathered: Gather
@@ -105,9 +104,9 @@ class _Launching:
         if lazy:
             return Declined(lazy, is_costly=True)
         own = tuple((a, a + g * n - 1) for a, g, n in zip(first, grid, self.launch.block, strict=True))
-        asked = tuple(self.asked(piece, own) for piece in self.gathered.slices)
-        sides = Sides((first[0] < 0, first[1] < 0, first[2] < 0), asked)
-        return Gathering(self.gathered, sides, _three(grid), _three(first), _three(self.threads), self.elements(asked, own))
+        needed = tuple(self.needed(piece, own) for piece in self.gathered.slices)
+        sides = Sides((first[0] < 0, first[1] < 0, first[2] < 0), needed)
+        return Gathering(self.gathered, sides, _three(grid), _three(first), _three(self.threads), self.elements(needed, own))
 
     def everyone(self) -> dict[Digit, tuple[int, int]]:
         """The indices of the primal's threads."""
@@ -115,21 +114,21 @@ class _Launching:
 
     # --- what is sent ------------------------------------------------------------------------------------------------------------------
 
-    def reached(self, piece: Slice, ranges: Mapping[Digit, tuple[int, int]], asked: Asked) -> list[_Reached]:
+    def reached(self, piece: Slice, ranges: Mapping[Digit, tuple[int, int]], needed: Predicates) -> list[_Reached]:
         """What a slice touches, in terms of the sender, for senders in the ranges."""
-        key = id(piece), frozenset(ranges.items()), asked
+        key = id(piece), frozenset(ranges.items()), needed
         if key not in self._reached:
-            self._reached[key] = self._touched(piece, ranges, asked)
+            self._reached[key] = self._touched(piece, ranges, needed)
         return self._reached[key]
 
-    def _touched(self, piece: Slice, ranges: Mapping[Digit, tuple[int, int]], asked: Asked) -> list[_Reached]:
+    def _touched(self, piece: Slice, ranges: Mapping[Digit, tuple[int, int]], needed: Predicates) -> list[_Reached]:
         seen = _Sending(self.launch, self.gathered, piece, ranges)
-        seen.run(self.opened(piece, asked))
+        seen.run(self.opened(piece, needed))
         return seen.reached
 
-    def opened(self, piece: Slice, asked: Asked) -> Block:
-        """A slice with its questions, in terms of the sender, and with the loops around it."""
-        terms = [t for t in questions(self.gathered, piece, replace(asked, zero=(False,) * 3)) if not isinstance(t, Constant)]
+    def opened(self, piece: Slice, needed: Predicates) -> Block:
+        """A slice with its predicates, in terms of the sender, and with the loops around it."""
+        terms = [t for t in predicates(self.gathered, piece, replace(needed, zero=(False,) * 3)) if not isinstance(t, Constant)]
         block: Block = piece.block
         for term in reversed(terms):
             block = (If(term, block),)
@@ -140,7 +139,7 @@ class _Launching:
     def untold(self, piece: Slice) -> frozenset[Buffer]:
         """The shadows that a slice adds to, if it is not known to whom it sends."""
         try:
-            self.reached(piece, self.everyone(), Asked())
+            self.reached(piece, self.everyone(), Predicates())
         except Unknown:
             return self.added(piece)
         return frozenset()
@@ -163,7 +162,7 @@ class _Launching:
 
     def image(self) -> tuple[list[int], list[int]]:
         """The least and greatest index along each axis to which a thread that exists sends something."""
-        boxes = [r.box for piece in self.gathered.slices for r in self.reached(piece, self.everyone(), Asked()) if r.lane is not None]
+        boxes = [r.box for piece in self.gathered.slices for r in self.reached(piece, self.everyone(), Predicates()) if r.lane is not None]
         if not boxes:
             raise Unknown
         low, high = ([f(box[k][side] for box in boxes) for k in range(3)] for side, f in ((0, min), (1, max)))
@@ -175,7 +174,7 @@ class _Launching:
         """The shadows that few threads would collect for, each from many senders."""
         boxes: dict[Buffer, list[tuple[tuple[int, int], ...]]] = {}
         for piece in self.gathered.slices:
-            for reach in self.reached(piece, self.everyone(), Asked()):
+            for reach in self.reached(piece, self.everyone(), Predicates()):
                 if reach.lane is not None and (piece.move.spread or piece.move.own):
                     boxes.setdefault(self.gathered.lanes[reach.lane], []).append(reach.box)
         enough = min(prod(self.threads) // _SENDERS, _ENOUGH)
@@ -187,32 +186,32 @@ class _Launching:
 
     # --- the kernel --------------------------------------------------------------------------------------------------------------------
 
-    def asked(self, piece: Slice, own: Sequence[tuple[int, int]]) -> Asked | None:
-        """What the kernel has to ask so that a slice is about threads that exist; None if it is about none."""
-        if not any(r.lane for r in self.reached(piece, self.everyone(), Asked())):
+    def needed(self, piece: Slice, own: Sequence[tuple[int, int]]) -> Predicates | None:
+        """The predicates that the kernel has to test so that a slice covers only threads that exist; None if it covers none."""
+        if not any(r.lane for r in self.reached(piece, self.everyone(), Predicates())):
             return None
         wide, held = self.widened(piece, own), self.held(piece)
         low, high, zero = [False] * 3, [False] * 3, [False] * 3
-        for reach in self._touched(replace(piece, block=without_held(piece.block, held)), wide, Asked()):
+        for reach in self._touched(replace(piece, block=without_held(piece.block, held)), wide, Predicates()):
             for k, axis in enumerate("xyz"):
                 a, z = reach.ranges[Digit("global", axis)]
                 low[k], high[k] = low[k] or a < 0, high[k] or z >= self.threads[k]
         for k, digit in enumerate(piece.move.solved):
             zero[k] = digit is None and own[k] != (0, 0)
-        return Asked(_flags(low), _flags(high), _flags(zero), *self.within(piece), held)
+        return Predicates(_flags(low), _flags(high), _flags(zero), *self.within(piece), held)
 
     def held(self, piece: Slice) -> frozenset[Expr]:
         """The comparisons of several indices of a sender at once that all senders satisfy that exist, as `(c * h + y) * w + x < n` where
         there are no more of them. Of those of one index a kernel makes bounds."""
         seen = _Sending(self.launch, self.gathered, piece, self.everyone())
-        seen.run(self.opened(piece, Asked()))
+        seen.run(self.opened(piece, Predicates()))
         return frozenset(term for term, holds in seen.holding.items() if holds)
 
     def within(self, piece: Slice) -> tuple[frozenset[Expr], frozenset[Expr]]:
         """The comparisons of a sender that is gone through which only threads that exist satisfy, or all of these; and those of them that
-        are asked of every sender and that others imply that are, too."""
+        are tested for every sender and implied by others that are, too."""
         found: dict[Expr, int] = {}
-        always = [*(conjuncts(piece.move.condition) if piece.move.condition is not None else []), *asked_first(piece.block)]
+        always = [*(conjuncts(piece.move.condition) if piece.move.condition is not None else []), *leading_guards(piece.block)]
         for stmt in (*walk_stmts(piece.block), *([If(piece.move.condition, ())] if piece.move.condition is not None else [])):
             for term in conjuncts(stmt.condition) if isinstance(stmt, If) else ():
                 if isinstance(term, Binary) and term.left in piece.move.spread and term.op in ("<", ">="):
@@ -245,11 +244,11 @@ class _Launching:
     def boxed(self, reach: _Reached) -> Ranges:
         return {Digit("global", axis): box for axis, box in zip("xyz", reach.box, strict=True)}
 
-    def elements(self, asked: Sequence[Asked | None], own: Sequence[tuple[int, int]]) -> dict[Buffer, Elements]:
+    def elements(self, needed: Sequence[Predicates | None], own: Sequence[tuple[int, int]]) -> dict[Buffer, Elements]:
         """The elements for which threads collect, of those shadows where each thread of a box has its own."""
         boxes: dict[Buffer, list[Ranges]] = {}
-        for piece, question in zip(self.gathered.slices, asked, strict=True):
-            for reach in self.reached(piece, self.widened(piece, own), question) if question is not None else ():
+        for piece, predicate in zip(self.gathered.slices, needed, strict=True):
+            for reach in self.reached(piece, self.widened(piece, own), predicate) if predicate is not None else ():
                 if reach.lane is not None:
                     boxes.setdefault(self.gathered.lanes[reach.lane], []).append(self.boxed(reach))
         return {buffer: found for buffer, parts in boxes.items() if (found := self.elements_of(buffer, _hull(parts), own)) is not None}

@@ -1,8 +1,8 @@
 """Materialisation: intermediate results of a thread's loops, stored by a kernel of their own so that a gather need not recompute them.
 
-In the adjoint of `v[i] = f(sum of g(u[i + k]) over k)` thread i adds to all `du[i + k]` what its sum has to do with them. Whoever collects
-for an element asks many senders, and would have to go through each sender's loop for that sum. So a kernel of its own goes through the
-loops first, and each thread keeps what they come to, an element for each thread and number; the rest of the adjoint reads it.
+In the adjoint of `v[i] = f(sum of g(u[i + k]) over k)` thread i adds to all `du[i + k]` what its sum has to do with them. The thread that
+collects for an element has many senders, and would have to go through each sender's loop for that sum. So a kernel of its own goes through
+the loops first, and each thread keeps what they come to, an element for each thread and number; the rest of the adjoint reads it.
 
 Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
 """

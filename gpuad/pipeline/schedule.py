@@ -63,7 +63,7 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
 
 
 def _plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
-    """Those of which isl knows that no two threads meet in an element, or an inspector that it runs."""
+    """Those of which isl proves that no two threads access one element, or an inspector finds it at run time."""
     if not is_installed():
         _note(adjoint, call, dict.fromkeys(adjoint.undecided, NO_ISLPY))
         return frozenset()
@@ -71,8 +71,8 @@ def _plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     injective = {b for b in adjoint.undecided if b not in meeting} | (one_by_one(adjoint, call) & frozenset(adjoint.undecided))
     open_ = [b for b in adjoint.undecided if b not in injective]
     gathered = {b for by_digits in (False, True) for b in adjoint.gatherable(open_, by_digits=by_digits)}
-    asked = (b for b in open_ if b not in gathered or may_be_injective(adjoint, call, b))
-    injective |= {b for b in asked if counted_injective(adjoint, call, b)}
+    candidates = (b for b in open_ if b not in gathered or may_be_injective(adjoint, call, b))
+    injective |= {b for b in candidates if counted_injective(adjoint, call, b)}
     chosen = Variant(frozenset(injective))
     alone = certified(adjoint, call, chosen, [Stage(adjoint.variant(chosen), adjoint.parameters)])
     if isinstance(alone, tuple):
@@ -97,7 +97,7 @@ def _inspected(adjoint: Adjoint, call: Call) -> Gathering | None:
     for way in ({"by_digits": True}, {}, {"keeping": True}):
         made, costly = _inspected_for(adjoint, call, open_, **way)
         found += [made] if made is not None else []
-        open_ -= costly if "by_digits" in way else _NO_SHADOWS  # who is known by digits is known in no other way
+        open_ -= costly if "by_digits" in way else _NO_SHADOWS  # senders that digits identify have no other identification
     return max(found, key=lambda made: len(made.buffers), default=None)
 
 
@@ -305,7 +305,7 @@ def _collecting(adjoint: Adjoint, found: Gathering, assigned: frozenset[Buffer],
         for axis, (low, high) in enumerate(box):
             at = 3 * order.index(buffer) + axis
             numbers |= {("from", at): low, ("to", at): high + 1}
-    boxed = frozenset((buffer, found.elements[buffer].asked) for buffer in ends)
+    boxed = frozenset((buffer, found.elements[buffer].needed) for buffer in ends)
     return Stage(*adjoint.gathering(found.gathered, found.sides, assigned & found.gathered.buffers, boxed), found.grid, numbers)
 
 
@@ -354,8 +354,8 @@ def _run(adjoint: Adjoint, stage: Stage, call: Call, state: State, width: int, m
 
 
 def take_scratch(adjoint: Adjoint, call: Call) -> None:
-    """Counts, on memory as it is before the launch, what the stacks of the reverse need, and allocates it as the reverse will: for who
-    wants to know how much that is. Nothing is done where the launch has to write something first: what it records, or memory that is
+    """Counts, on memory as it is before the launch, what the stacks of the reverse need, and allocates it as the reverse will, so that
+    a caller can measure it. Nothing is done where the launch has to write something first: what it records, or memory that is
     counted by as the launch leaves it."""
     if adjoint.logs or _counts_by_results(adjoint):
         return
