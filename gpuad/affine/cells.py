@@ -1,7 +1,7 @@
 """Cells of a set of instances: the parts in each of which certain conditions hold everywhere or nowhere, and points of each.
 
 A cell is found by its points where it has some, and by isl where it has few: none is left out, however small it is. Where all points of a
-set are known, no question to isl is left.
+set are known, no query to isl is left.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CELLS = 128  # of one set
 _CUTS = 400  # conditions that are looked at for one set
 _POOL = 192  # points that are looked at of each part of a set
-_FEW = 6  # with fewer points isl is asked whether there are any, and which
+_FEW = 6  # with fewer points isl is queried whether there are any, and which
 
 
 class Cut:
@@ -68,7 +68,7 @@ class Beyond(Cut):
 
 
 class Cell:
-    """A part of a set, known by points of it, which may be all there are (`complete`); the set itself is made if it is asked for."""
+    """A part of a set, known by points of it, which may be all there are (`complete`); the set itself is made when it is first needed."""
 
     def __init__(self, points: Points, complete: bool, make: Callable[[], Set]) -> None:
         self.points = points

@@ -141,18 +141,18 @@ class _Certificate:
     def reason(self, buffer: Buffer) -> str | None:
         """Why a shadow is refused, or None."""
         if self.unmoved(buffer):
-            return self.answered(buffer, self.disordered, self.hung_otherwise, self.racing)
-        return self.answered(buffer, self.disordered, self.stored_late, self.cleared_otherwise, self.added_otherwise, self.racing)
+            return self.first_reason(buffer, self.disordered, self.hung_otherwise, self.racing)
+        return self.first_reason(buffer, self.disordered, self.stored_late, self.cleared_otherwise, self.added_otherwise, self.racing)
 
     def unstored(self, buffer: Buffer) -> str | None:
         """Why stores do not come to a shadow as to one that holds 0, or None."""
         if buffer not in self.zero:
             return "it is not known to be zero where it is stored to"
-        return self.answered(buffer, self.stored_late, self.racing)
+        return self.first_reason(buffer, self.stored_late, self.racing)
 
-    def answered(self, buffer: Buffer, *questions: Callable[[Buffer], str | None]) -> str | None:
-        """The first reason that there is."""
-        for what in questions:
+    def first_reason(self, buffer: Buffer, *obligations: Callable[[Buffer], str | None]) -> str | None:
+        """The first reason why one of the proof obligations is not met, or None."""
+        for what in obligations:
             try:
                 found: str | None = decided(partial(what, buffer))
             except Undecided as undecided:
@@ -422,7 +422,7 @@ def _is_number(graph: Graph, effect: Effect, shape: Shape) -> bool:
 
 
 def _exclusive(graph: Graph, one: Effect, other: Effect) -> bool:
-    """Whether the two stand on different sides of one question."""
+    """Whether a guard of one is the negation of a guard of the other."""
     return any(graph.negated(g) in other.guards for g in one.guards)
 
 
@@ -430,7 +430,7 @@ _Where = tuple[tuple[Dim, ...], frozenset[Node], str | Node]
 
 
 def _joined(graph: Graph, places: Collection[_Where]) -> set[_Where]:
-    """Places, those that differ in nothing but whether one question is answered with yes or no as one."""
+    """Places, those that differ in one guard alone, and there by its negation, as one."""
     found = set(places)
     for place in sorted(found, key=lambda p: -len(p[1])):
         for guard in place[1] if place in found else ():

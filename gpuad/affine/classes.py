@@ -234,7 +234,7 @@ class _Search:
         self.budget = _TRIALS
 
     def found(self, pairs: Map | None = None) -> Map | None:
-        """The relation, None if none is found; `pairs`: those that come into question."""
+        """The relation, None if none is found; `pairs`: the candidates."""
         if self.one.element.text is None or self.other.element.text is None:
             return self.likewise()
         related = pairs

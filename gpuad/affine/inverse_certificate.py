@@ -57,11 +57,11 @@ def _accesses(body: ir.Block, memory: dict[Symbol, Symbol]) -> Iterator[Access]:
                 case ir.Let(var=var, value=value):
                     values[var] = _symbol(value, values)
                 case ir.If(condition=condition, then=then, otherwise=otherwise, merges=()):
-                    asked = _symbol(condition, values)
-                    if _reads(asked):
+                    guard = _symbol(condition, values)
+                    if _reads(guard):
                         raise _Unknown
-                    yield from follow(then, (*below, ("then", asked)))
-                    yield from follow(otherwise, (*below, ("otherwise", asked)))
+                    yield from follow(then, (*below, ("then", guard)))
+                    yield from follow(otherwise, (*below, ("otherwise", guard)))
                 case ir.Load(var=var, buffer=buffer, index=index):
                     at = _place(buffer, index, values)
                     values[var] = memory.setdefault(at, _cell(at))

@@ -1,7 +1,7 @@
 """isl's sets and functions at many integer points at once, and points of a set in general position.
 
 Points are arrays of shape (n, d), int64. A set's basic sets and a map's affine pieces are taken over as coefficients, with quotients of
-their own (isl's *divs*), so that membership and images of any number of points are a few operations of NumPy's and no questions to isl.
+their own (isl's *divs*), so that membership and images of any number of points are a few operations of NumPy's and no queries to isl.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Accesses as isl maps from the instance to the element.
 
-Guards without a text (they hang on data) are left out of a domain, which makes it larger: who asks whether something never happens gets a
-safe answer, who needs equality compares such guards as factors of values (`equivalence`).
+Guards without a text (they hang on data) are left out of a domain, which makes it larger: a query whether something never
+happens errs on the safe side; a proof of equality compares such guards as factors of values (`equivalence`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from islpy import Context, Map, Set, Val
 
 _NAME = re.compile(r"\bs\d+\b")
-OPERATIONS = 1_000_000  # isl's steps for one question, about a quarter of a second
+OPERATIONS = 1_000_000  # isl's steps for one query, about a quarter of a second
 DIVISIONS = 56  # quotients and remainders in one text: nested, each few take isl twice as long to read, and count as no operations
 _DIVISION = re.compile(r"\bmod\b|\bfloor\b|%")
 _local = threading.local()
@@ -29,12 +29,12 @@ T = TypeVar("T")
 
 
 class Undecided(Exception):
-    """isl did not come to an answer within its operations, or something has no text."""
+    """isl did not decide a query within its operations, or something has no text."""
 
 
 @cache
 def is_installed() -> bool:
-    """Whether isl is installed; it is loaded when it is first asked something."""
+    """Whether isl is installed; it is loaded at the first query."""
     return find_spec("islpy") is not None
 
 
@@ -53,7 +53,7 @@ def context() -> Context:
 
 
 def decided(ask: Callable[[], T]) -> T:
-    """The answer to a question to isl, whose operations are counted anew. Raises Undecided if they do not suffice."""
+    """The result of a query to isl, whose operations are counted anew. Raises Undecided if they do not suffice."""
     context().reset_operations()
     import islpy
 
@@ -64,7 +64,7 @@ def decided(ask: Callable[[], T]) -> T:
 
 
 def is_so(ask: Callable[[], bool], *, undecided: bool) -> bool:
-    """The answer to a question, or `undecided`, the safe one, if isl does not come to one."""
+    """The result of a query, or `undecided`, the safe one, if isl does not decide it."""
     try:
         return decided(ask)
     except Undecided:

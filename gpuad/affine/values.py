@@ -344,8 +344,8 @@ def exact_parts(node: Node) -> list[tuple[Node, int]]:
 
 
 def kinks(graph: Graph, value: Node) -> Iterator[Node]:
-    """The conditions that tell apart where the quasi-affine parts of a value are affine: those that it asks, minima and maxima, and what
-    quotients are, if they are few numbers."""
+    """The conditions that tell apart where the quasi-affine parts of a value are affine: those of its selects, minima and maxima, and
+    what quotients are, if they are few numbers."""
     seen: set[Node] = set()
     waiting: list[Any] = [value]
     while waiting:

@@ -1,9 +1,9 @@
 """What may be infinite although the parameters of a kernel are not: values of functions that overflow, and what is made of them.
 
 A derivative is a product, and where a value has overflowed some factor is infinite. `1 / (1 + exp(-x))` tends to 0, and so does its
-derivative: the seed of `exp` is 0, its partial infinite. Which products may be such is asked here, so that the others are left as they are.
-Poles (a quotient, a logarithm) count where their own partial is formed, not in what is made of them: a body's distance is a number in most
-kernels. What a kernel reads before it writes it counts as finite. Else this errs on the side of more.
+derivative: the seed of `exp` is 0, its partial infinite. This analysis finds the products that may be such, so that the others are left as
+they are. Poles (a quotient, a logarithm) count where their own partial is formed, not in what is made of them: a body's distance is a
+number in most kernels. What a kernel reads before it writes it counts as finite. Else this errs on the side of more.
 
 `exp` of what is at most 0, such as `exp(-d * d)`, does not overflow: signs of values are followed through what they are made of.
 """

@@ -121,7 +121,7 @@ def _conflict(write: Reach, read: Reach, launch: Launch) -> bool:
 
 
 def _common_stores(kernel: ir.Kernel) -> frozenset[int]:
-    """The ids of stores of a value that may be the same in all threads: whoever reads it, it is the same."""
+    """The ids of stores of a value that may be the same in all threads: any thread reads the same."""
     known = common(kernel, private_arrays=True)
     return frozenset(id(s) for s in walk_stmts(kernel.body) if isinstance(s, ir.Store) and is_common(s.value, known))
 
