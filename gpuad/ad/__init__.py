@@ -2,5 +2,5 @@
 
 `reverse` is the reverse sweep, `adjoint` the adjoints of expressions, `derivatives` the table of partial derivatives, `forward` the tangent
 pass; `recording` decides what a reverse reads again, computes again or records, `forward_sweep` runs the primal's pieces again,
-`stack_layout` turns stacks into arrays.
+`stack_layout` lowers stacks to arrays.
 """

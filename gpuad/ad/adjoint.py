@@ -6,10 +6,9 @@ select that was not taken must get nothing, not 0 times infinity. `Ledger` holds
 The adjoint of a warp shuffle: each lane gets back what the lanes that read it have collected.
 
 A shuffle moves values between lanes; its adjoint moves adjoints the other way. `down` is undone by `up`, `up` by `down`, `xor` by itself; a
-lane that got its own value, because it asked for one beyond its segment, keeps its adjoint (RULES, V6). For `__shfl_sync` every lane may
-have read any lane: each asks all others in turn. A lane collects only from lanes that took part in the shuffle: those that the mask names
-and that the block has.
-"""
+lane that got its own value, because its source lane lies beyond its segment, keeps its adjoint (RULES, V6). For `__shfl_sync` every lane
+may have read any lane: each scans all others. A lane collects only from lanes that took part in the shuffle: those that the mask names and
+that the block has."""
 
 from __future__ import annotations
 

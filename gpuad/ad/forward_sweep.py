@@ -102,7 +102,7 @@ class ForwardSweep:
         return self._stacks[key]
 
     def stacks(self) -> dict[ScopeKey, Owned]:
-        """All stacks asked for so far."""
+        """All stacks requested so far."""
         owners = {id(stmt): stmt for stmt in self._keep}
         return {key: Owned(stack, not self.repeatable(owners[key[0]])) for key, stack in self._stacks.items()}
 

@@ -127,7 +127,7 @@ def record(
 
 def _smallest(task: _Task, facts_of: Callable[[ir.Kernel], ToBeRecorded]) -> Recording:
     """The smallest recording under the facts of a task. `facts_of`: these of another kernel. How deep stacks get has to be known before the
-    launch (a budget asks for it), so what decides that is not read as the launch leaves it."""
+    launch (a budget needs it), so what decides that is not read as the launch leaves it."""
     best = _smallest_of_all(task, facts_of)
     while holds(best.body, ir.Push) and (decisive := deciding_depths(best.body) & task.facts.written - task.not_final):
         task = replace(task, not_final=task.not_final | decisive)

@@ -1,4 +1,4 @@
-"""Turns stacks into arrays: pushes and pops become stores and loads with a counter.
+"""Lowers stacks to arrays: pushes and pops become stores and loads with a counter.
 
 A stack whose depth is a number in the program text and small lies in a local array of each thread. Any other lies in scratch memory that
 the caller allocates: threads are taken in groups of 32, a group's part is as deep as its deepest thread needs (RULES 13: common depth for

@@ -2,7 +2,7 @@
 
 `passes` is the way of a kernel, from the surface tree to its primal, adjoint and tangent kernels; `schedule` the kernels of a reverse pass
 for one launch's numbers; `calls` the bound call with its geometry and executor; `modes` what holds within a `with` block; `launch_checks`
-what is refused before anything is written; `inspectors` runs what only a launch can tell; `certificates` asks whether a schedule does what
+what is refused before anything is written; `inspectors` runs what only a launch can tell; `certificates` proves that a schedule does what
 the plain adjoint does; `adjoint_memory` the memory with which an adjoint runs; `deterministic` runs sums in fixed point; `proof_checks`
 runs proofs against atomics; `forward_over_reverse` what second derivatives need besides.
 """

@@ -1,7 +1,7 @@
 """Adjoints and tangents as objects: what was derived once for all launches, and the kernels that follow from it for some of them.
 
 An `Adjoint` holds the reverse pass before it is decided how each contribution reaches its shadow; which kernels make a reverse pass of one
-launch is decided in `schedule`, which asks it for them: the reverse kernel by `Variant`, gathers, block sums, inspectors. Each is made
+launch is decided in `schedule`, which requests them: the reverse kernel by `Variant`, gathers, block sums, inspectors. Each is made
 once.
 """
 
@@ -62,7 +62,7 @@ class Inspected:
 
     @specialized
     def barrier_order(self, buffers: frozenset[Buffer]) -> BarrierOrderInspector:
-        """The kernel that checks whether threads take turns in the buffers' elements."""
+        """The kernel that checks whether barriers order the accesses of different threads to an element of the buffers."""
         found = barrier_order_inspector(self.primal, buffers)
         made("barrier_order", found.kernel)
         return found
@@ -182,7 +182,7 @@ class Adjoint(Inspected):
         self, gathered: Gather, sides: Sides, assigned: frozenset[Buffer], boxed: frozenset[tuple[Buffer, Axes]] = frozenset()
     ) -> tuple[Kernel, tuple[Parameter, ...]]:
         """The kernel that gathers, and its parameters; `assigned`: which of its shadows are zero, `boxed`: those that are zero in a box of
-        threads, and along which axes that box is asked for."""
+        threads, and along which axes a thread compares its index with that box."""
         collected, sums = gather_kernel(gathered, sides, assigned, dict(boxed), self._names(gathered), self.first_own)
         body = choose_accumulation(collected, {})
         numbers = [Parameter(r, i, v) for r, vs in (("first", gathered.first), ("threads", gathered.threads)) for i, v in enumerate(vs)]

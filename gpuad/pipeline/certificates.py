@@ -1,7 +1,7 @@
 """Certificates of launches: the kernels of a reverse pass as the certifiers in `affine` take them, with the numbers of a launch.
 
 A launch that gpuad makes in the stead of the user's runs only with a `Certificate`, and no other module makes one. What has none falls back
-to atomic additions by the user's threads, which need no proof; so does everything where there is no `islpy`. Asking takes milliseconds for
+to atomic additions by the user's threads, which need no proof; so does everything where there is no `islpy`. A proof takes milliseconds for
 each kernel and the numbers of its launch, once.
 """
 
@@ -62,11 +62,11 @@ def shadows_of(adjoint: Adjoint) -> list[Buffer]:
 
 def conflicting(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     """The shadows about which a launch decides, in one element of which two threads of the adjoint may meet, as far as isl knows."""
-    asked = adjoint.undecided
+    undecided = adjoint.undecided
     try:
-        return meeting(run_of(adjoint, call, adjoint.layout.body), asked) if asked and is_installed() else frozenset(asked)
+        return meeting(run_of(adjoint, call, adjoint.layout.body), undecided) if undecided and is_installed() else frozenset(undecided)
     except RecursionError:
-        return frozenset(asked)
+        return frozenset(undecided)
 
 
 def may_collide(adjoint: Inspected, call: Call, buffer: Buffer, counts: Callable[[Stmt], bool], body: Block | None = None) -> bool:

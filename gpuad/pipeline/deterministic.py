@@ -53,7 +53,7 @@ def fixed_sizes(fixed: FixedPoint, parameters: tuple[Parameter, ...], call: Call
     return [*copies.values(), *(int(m.root.nbytes) for m in entries), *sums, *(DIGITS * n for n in sums)]
 
 
-@np.errstate(all="ignore")  # whatever the caller has asked NumPy to do: half of a sum would be left
+@np.errstate(all="ignore")  # whatever error mode the caller has set in NumPy: half of a sum would be left
 def add_in_fixed_point(memory: Any, places: Any, values: Any) -> None:
     """`memory[places] += values` for places that may repeat, with the same bits in whatever order the additions come. `memory`: flat, real
     or complex; `places`: integers of any shape, of which that of `values` is one. Raises LaunchError, before anything is written, if a

@@ -25,7 +25,7 @@ from .calls import Call
 
 _RUNS = 1 << 16
 _WASTED = 4  # times as many accesses as there are elements: threads meet
-_SPARSE = 1 << 12  # times as many elements as there are accesses: asking takes 12 bytes for each element, which may be more than there is
+_SPARSE = 1 << 12  # times as many elements as there are accesses: an inspector takes 12 bytes an element, which may be too many
 _FEW = 1 << 24  # elements for which that is no matter
 
 
@@ -42,8 +42,8 @@ def may_be_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
     """Whether a shadow's accesses may be injective, no two threads touching one element: there are elements enough for all of them, and
     those that are affine do not meet. So for a read beyond a periodic edge, of one field or of many, but not for a stencil."""
     memory = _memory(adjoint, call, shadow)
-    asked = adjoint.injectivity(shadow)
-    if memory is None or asked is None or asked.places * _at_work(call) > int(memory.root.size):
+    inspector = adjoint.injectivity(shadow)
+    if memory is None or inspector is None or inspector.places * _at_work(call) > int(memory.root.size):
         return False
     return not seem_to_conflict(adjoint.layout.body, shadow, call.numbers(adjoint.primal))
 
@@ -57,17 +57,19 @@ def _at_work(call: Call) -> int:
 def is_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> Counted | None:
     """What the launch touches of a shadow if no two of its threads touch one element; None if they do, or if that is not known."""
     memory = _memory(adjoint, call, shadow)
-    asked = adjoint.injectivity(shadow) if memory is not None and call.threads < MOST else None
-    if memory is None or asked is None:
+    inspector = adjoint.injectivity(shadow) if memory is not None and call.threads < MOST else None
+    if memory is None or inspector is None:
         return None
-    accesses, elements = asked.touches * call.threads, int(memory.root.size)
+    accesses, elements = inspector.touches * call.threads, int(memory.root.size)
     if accesses > _WASTED * elements or elements > max(_SPARSE * accesses, _FEW):
         return None
     numbers = call.numbers(adjoint.primal).scalars
-    if any(v not in numbers for v in asked.scalars):
+    if any(v not in numbers for v in inspector.scalars):
         return None
-    key = "touched", shadow, call.grid, call.block, tuple(numbers[v] for v in asked.scalars), int(memory.root.size), memory.offset
-    found: Counted | None = adjoint.facts.get_some(shadow, key, lambda: _ask(asked, call, [numbers[v] for v in asked.scalars], memory))
+    key = "touched", shadow, call.grid, call.block, tuple(numbers[v] for v in inspector.scalars), int(memory.root.size), memory.offset
+    found: Counted | None = adjoint.facts.get_some(
+        shadow, key, lambda: _counted(inspector, call, [numbers[v] for v in inspector.scalars], memory)
+    )
     return found
 
 
@@ -76,19 +78,19 @@ def _memory(adjoint: Adjoint, call: Call, shadow: Buffer) -> Memory | None:
     return None if position is None else shadow_of(call, position, 0)
 
 
-def _ask(asked: InjectivityInspector, call: Call, numbers: Collection[int], memory: Memory) -> Counted | None:
+def _counted(inspector: InjectivityInspector, call: Call, numbers: Collection[int], memory: Memory) -> Counted | None:
     call = replace(call, pool=None)  # once for these numbers: not in memory that a tape keeps
     try:
         last, first, times = (Memory(call.executor.zeros(memory.root.size, np.dtype(np.int32)), memory.offset) for _ in range(3))
     except MemoryError:  # CuPy's too
         return None
-    scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
+    scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(inspector.scalars, numbers, strict=True)]
     bounds = np.int64(-memory.offset), np.int64(int(memory.root.size) - memory.offset)
-    call.run(asked.kernel, [*scalars, *bounds, last, first, times])
+    call.run(inspector.kernel, [*scalars, *bounds, last, first, times])
     touched = times.root > 0
     if not bool(((last.root == MOST + 1 - first.root) | ~touched).all()):
         return None
-    if not asked.certain:  # it is what may be touched
+    if not inspector.certain:  # it is what may be touched
         return Counted(None, False)
     return Counted(_spans(touched, memory), bool((times.root <= 1).all()))
 
@@ -107,35 +109,35 @@ def _spans(touched: Any, memory: Memory) -> NDArray[np.int64] | None:
 
 def one_by_one(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     """The shadows in shared memory of which no two threads of a block touch one element between two barriers, if one of them writes."""
-    asked = adjoint.barrier_phases()
+    inspector = adjoint.barrier_phases()
     numbers = call.numbers(adjoint.primal).scalars
-    if asked is None or any(v not in numbers for v in asked.scalars):
+    if inspector is None or any(v not in numbers for v in inspector.scalars):
         return frozenset()
-    given = tuple(numbers[v] for v in asked.scalars)
+    given = tuple(numbers[v] for v in inspector.scalars)
     key = "intervals", call.block, given
-    found: frozenset[Buffer] | None = adjoint.facts.get_some("intervals", key, lambda: _ordered_by_phases(asked, call, given))
+    found: frozenset[Buffer] | None = adjoint.facts.get_some("intervals", key, lambda: _ordered_by_phases(inspector, call, given))
     return found or frozenset()
 
 
 @cache
 def _interpreter() -> Executor:
-    """It starts at once; what is asked is short. Nothing waits in it, and each thread writes to memory of its own."""
+    """It needs no compilation, and an inspector is short; it has no barriers, and each thread writes to memory of its own."""
     from ..runtime.reference import Reference
 
     return Reference(check=False, limit=NOTES)
 
 
-def _ordered_by_phases(asked: BarrierPhaseInspector, call: Call, numbers: Collection[int]) -> frozenset[Buffer]:
+def _ordered_by_phases(inspector: BarrierPhaseInspector, call: Call, numbers: Collection[int]) -> frozenset[Buffer]:
     threads = int(np.prod(call.block))
     notes, counts, barriers = (np.zeros(n, np.int64) for n in (threads * NOTES, threads, threads))
-    scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(asked.scalars, numbers, strict=True)]
+    scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(inspector.scalars, numbers, strict=True)]
     try:
-        _interpreter().launch(asked.kernel, (1, 1, 1), call.block, [*scalars, *(Memory(a) for a in (notes, counts, barriers))])
+        _interpreter().launch(inspector.kernel, (1, 1, 1), call.block, [*scalars, *(Memory(a) for a in (notes, counts, barriers))])
     except GpuadError:  # a loop without an end, or code that no thread reaches
         return frozenset()
     if counts.min() < 0 or counts.max() > NOTES or barriers.min() != barriers.max():
         return frozenset()
-    return frozenset(asked.shadows) - asked.lost - {asked.shadows[k] for k in _conflicts(notes.reshape(threads, NOTES), counts)}
+    return frozenset(inspector.shadows) - inspector.lost - {inspector.shadows[k] for k in _conflicts(notes.reshape(threads, NOTES), counts)}
 
 
 def _conflicts(notes: NDArray[np.int64], counts: NDArray[np.int64]) -> set[int]:

@@ -2,8 +2,8 @@
 
 Store checks: whether two threads of a launch write to one element, by proof or by an inspector; such a launch is refused.
 
-What a store leaves has to be one thread's: either no other comes to the element (`inspect.store_conflicts`), or threads of one block take
-turns in it, with barriers between (`inspect.barrier_order`). Nothing has been written when a launch is refused.
+What a store leaves has to be one thread's: either no other accesses the element (`inspect.store_conflicts`), or the accesses are by threads
+of one block and a barrier separates them (`inspect.barrier_order`). Nothing has been written when a launch is refused.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ def loads(kernel: Kernel, buffer: Buffer) -> bool:
 
 
 def check_stores(adjoint: Inspected, call: Call) -> None:
-    """Refuses a launch in which two threads store different values to one element that has a shadow, unless they take turns; nothing has
-    been launched then."""
+    """Refuses a launch in which two threads store different values to one element that has a shadow, unless barriers order the
+    accesses; nothing has been launched then."""
     doubtful = stores_in_doubt(adjoint, call)
     if not doubtful:
         return
@@ -209,7 +209,7 @@ def _flag(check: StoreConflictInspector, call: Call) -> int:
 
 
 def _check_barrier_order(adjoint: Inspected, call: Call, doubtful: Sequence[Buffer]) -> None:
-    """Refuses a launch in which threads that write to one element do not take turns (`inspect.barrier_order`)."""
+    """Refuses a launch in which accesses of several threads to one element are not ordered by barriers (`inspect.barrier_order`)."""
     before = f"`{call.bound.kernel}`: two threads write to one element of {_named(adjoint, doubtful)}:"
     if not may_be_ordered(adjoint.primal):
         then = "what stays is undefined, and so is the gradient. Use atomicAdd to sum, or make the indices unique."
@@ -228,8 +228,8 @@ def _check_barrier_order(adjoint: Inspected, call: Call, doubtful: Sequence[Buff
 
 
 def _first_conflict(adjoint: Inspected, call: Call, doubtful: Sequence[Buffer]) -> tuple[Access, bool] | None:
-    """None if threads that come to one element take turns: in the doubtful buffers, and in all others that the kernel stores to. Else an
-    access where they do not, and whether that is by another block."""
+    """None if barriers order the accesses of different threads to one element: in the doubtful buffers, and in all others that the kernel
+    stores to. Else an access that is not ordered, and whether that is by another block."""
     check = adjoint.barrier_order(frozenset((*doubtful, *_free(adjoint, _stored(adjoint)))))
     flag = _flag(check, call)
     if flag:
@@ -240,7 +240,7 @@ def _first_conflict(adjoint: Inspected, call: Call, doubtful: Sequence[Buffer]) 
 
 
 def ordered_by_barriers(adjoint: Inspected, call: Call | None) -> list[Buffer]:
-    """The buffers in whose elements threads may take turns: in a launch, as far as its numbers tell, or in any."""
+    """The buffers whose accesses barriers may order: for the numbers of a launch, or for any."""
     if not may_be_ordered(adjoint.primal):
         return []
     found = _stored(adjoint) if call is None else doubtful_stores(adjoint, call)
@@ -248,7 +248,7 @@ def ordered_by_barriers(adjoint: Inspected, call: Call | None) -> list[Buffer]:
 
 
 def _free(adjoint: Inspected, buffers: Sequence[Buffer]) -> list[Buffer]:
-    """Those in which nothing stands in the way of turns."""
+    """Those of which no access rules out an order by barriers."""
     return [b for b in buffers if hindrance(adjoint.primal, [b]) is None]
 
 

@@ -3,7 +3,7 @@
     surface --PRIMAL--> primal --CANONICAL--> the form that is differentiated --ADJOINT--> adjoint (`reverse_of`)
                                                                               --TANGENT--> tangent (`tangent_of`)
 
-What each pass has made is valid IR, and is shown by the pass's name to whoever asks (`ir.verify`; `gpuad show FILE.cu --stage NAME`). What
+What each pass has made is valid IR, and observers receive it by the pass's name (`ir.verify`; `gpuad show FILE.cu --stage NAME`). What
 depends on a launch's numbers is decided afterwards: an `adjoint.Adjoint` makes the kernels for it and `schedule` chooses among them, as a
 set of truth values, so that few texts serve all launches.
 """
@@ -46,7 +46,7 @@ __all__ = ["ADJOINT", "CANONICAL", "PRIMAL", "TANGENT", "primal_of", "reverse_of
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a kernel. `loud`: with what it prints and asserts; `refilled`: shared arrays that one loop uses are taken to be
+    """What a kernel is derived with. `loud`: with what it prints and asserts; `refilled`: shared arrays that one loop uses are taken to be
     filled anew by each of its iterations, which a launch has to check; `recorded`: the logs of an adjoint, by `Adjoint.log_numbers`, that
     a tangent writes too, before its own."""
 
@@ -111,13 +111,13 @@ def _where_draft_has(*kinds: type[Stmt]) -> Callable[[DraftPass], DraftPass]:
 
 
 def absent_pointers(kernel: Kernel, request: Request) -> Kernel:
-    """Whoever comes to an access of an array that is None ends the launch."""
+    """A thread that reaches an access of an array that is None ends the launch."""
     aliases = request.pattern.aliases
     return without_arrays(kernel, [p for i, p in enumerate(kernel.params) if i in aliases.absent and isinstance(p, Buffer)])
 
 
 def silence(kernel: Kernel, request: Request) -> Kernel:
-    """A derivative says nothing to the kernel's user, who wants to hear it once."""
+    """A derivative prints and asserts nothing: the primal has done so once."""
     return kernel if request.loud else without_output(kernel)
 
 
