@@ -46,7 +46,7 @@ class Given:
 
 
 def given(name: str, parameter: Parameter, value: Any) -> Given:
-    """Looks at one argument. TypeError for what is neither array nor number."""
+    """One argument with its parameter. TypeError for what is neither array nor number."""
     opened = primal_of(value) if not isinstance(value, Active) else value.value
     if isinstance(opened, bool | int | float | complex | np.generic):
         if parameter.output:

@@ -131,7 +131,7 @@ def _diagonal(x: Any, letters: str) -> tuple[Any, str]:
 
     def view(array: NdArray) -> Any:
         if isinstance(array, np.ndarray):
-            return np.einsum(f"{letters}->{unique}", array)  # a view that knows whose memory it is
+            return np.einsum(f"{letters}->{unique}", array)  # a view with its base, by which its memory is found
         strides = [sum(s for c, s in zip(letters, array.strides, strict=True) if c == letter) for letter in unique]
         lengths = [n for (n,) in shape]
         return library_of(array).lib.stride_tricks.as_strided(array, lengths, strides)

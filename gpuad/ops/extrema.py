@@ -40,8 +40,8 @@ def _extreme(x: Any, y: Any, axes: tuple[int, ...], name: str) -> None:
 
 
 def _prod_reverse(x: Any, dx: Any, dy: Any, axes: tuple[int, ...]) -> None:
-    """Each element gets the product of the others, without a division: elements may be 0. Formed in the type of the result, which may have
-    been asked for since it holds more than that of the elements."""
+    """Each element gets the product of the others, without a division: elements may be 0. Formed in the type of the result, whose range
+    may be wider than that of the elements."""
     if dx is None:
         return
     library, rows = library_of(x), in_rows(x, axes)

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from .device import Neighbourhood, Reading
 
-SHARE = 1 / 64  # of the time that looking may take: 1.6 %
+SHARE = 1 / 64  # of the time that readings may take: 1.6 %
 
 
 class Sampler:
@@ -26,12 +26,12 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="gpuad-profile", daemon=True)
 
     def start(self) -> None:
-        """Begins to look."""
+        """Takes the first reading and starts the thread."""
         self._look()
         self._thread.start()
 
     def stop(self) -> None:
-        """Looks once more and ends."""
+        """Ends the thread and takes the last reading."""
         self._stop.set()
         self._thread.join()
         self._look()

@@ -18,7 +18,7 @@ from ..ir.dtypes import Array
 
 gates: list[Callable[[int], None]] = []
 _OWN = 1 << 17  # bytes; the C library maps such requests as well, until the first of them is freed
-_HUGE = 1 << 22  # bytes from which on huge pages are asked for, as NumPy does
+_HUGE = 1 << 22  # bytes from which on huge pages are requested, as NumPy does
 _PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 
 

@@ -69,8 +69,8 @@ class Account:
 def account(
     operations: Sequence[Operation], allocations: Sequence[Allocation], made: Mapping[int, str], names: Mapping[int, str]
 ) -> Account:
-    """Sums the pieces of a recording by who needs and who overwrites them. `made`: where arrays were made, `names`: the user's, both by
-    address."""
+    """Sums the pieces of a recording by the operations that need and that overwrite them. `made`: where arrays were made, `names`: the
+    user's, both by address."""
     sums: dict[tuple[str, str, str], list[int]] = {}
     for a in allocations:
         begin = 0

@@ -31,7 +31,7 @@ class Finding:
 
 
 def examine() -> tuple[Finding, ...]:
-    """Looks for everything, in the order in which it is shown."""
+    """Examines everything, in the order in which it is shown."""
     return tuple(_findings())
 
 

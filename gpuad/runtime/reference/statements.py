@@ -294,7 +294,7 @@ def _source(op: str, own: Array, lane: Array, width: Array) -> Array:
     return np.asarray(start + (lane & (width - 1)))
 
 
-_LENGTH = re.compile(r"(%[-+ #0]*[\d.]*)ll([a-zA-Z])")  # 64 bits, of which Python need not be told
+_LENGTH = re.compile(r"(%[-+ #0]*[\d.]*)ll([a-zA-Z])")  # 64 bits, a length that Python's % does not take
 
 
 def _tell(stmt: ir.Tell, names: Names) -> Run:

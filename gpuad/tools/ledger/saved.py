@@ -25,7 +25,7 @@ _GROUP = 32  # threads that have one part of a stack in scratch memory
 @dataclass(frozen=True)
 class Kept:
     """What is saved for the reverse: bytes a thread, as a copy, a log, a stack (`local` in the thread, `scratch` in global memory), or what
-    threads keep for those that gather (`partial`); and for whom."""
+    threads keep for those that gather (`partial`); and for what."""
 
     how: str
     bytes: float
@@ -35,8 +35,8 @@ class Kept:
 def saved_by(
     primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage], why: Mapping[str, str]
 ) -> tuple[dict[str, Kept], int | None]:
-    """What is saved, by name, and the entries of the deepest stack of a thread; None where only a launch tells and that fails, in which
-    case scratch memory is not counted. Writes to the arrays of the call. `why`: for whom each is saved."""
+    """What is saved, by name, and the entries of the deepest stack of a thread; None where it takes a launch and that fails, in which
+    case scratch memory is not counted. Writes to the arrays of the call. `why`: for what each is saved."""
     state = pipeline.before(adjoint, call)
     found = [*_memory(adjoint, state), *_partials(stages, call)]
     arrays = [s.buffer for s in walk_stmts(adjoint.layout.body) if isinstance(s, Alloc) and s.buffer.name.endswith("_saved")]
