@@ -52,21 +52,21 @@ def context() -> Context:
     return found
 
 
-def decided(ask: Callable[[], T]) -> T:
+def decided(query: Callable[[], T]) -> T:
     """The result of a query to isl, whose operations are counted anew. Raises Undecided if they do not suffice."""
     context().reset_operations()
     import islpy
 
     try:
-        return ask()
+        return query()
     except (islpy.Error, OverflowError) as error:
         raise Undecided(str(error)) from error
 
 
-def is_so(ask: Callable[[], bool], *, undecided: bool) -> bool:
+def is_so(query: Callable[[], bool], *, undecided: bool) -> bool:
     """The result of a query, or `undecided`, the safe one, if isl does not decide it."""
     try:
-        return decided(ask)
+        return decided(query)
     except Undecided:
         return undecided
 

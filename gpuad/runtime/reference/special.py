@@ -1,9 +1,9 @@
 """Mathematical functions that NumPy lacks, on float64 arrays: the C library's where it has them, else computed here.
 
-In and out: float64 arrays, broadcast to one shape; outside of its domain a function gives NaN or an infinity. Computed here: modified
-Bessel functions by series (Abramowitz and Stegun 9.6.10, 9.7.1), the inverse normal distribution by Wichura's algorithm AS 241, digamma by
-recurrence up to 12 and the asymptotic series (6.3.18 there), reflected for arguments up to 0, and trigamma by the derivative of that. The C
-library is called for one element at a time."""
+In and out: float64 arrays, broadcast to one shape; outside of its domain a function gives NaN or an infinity. Computed here are, among
+others, modified Bessel functions by series (Abramowitz and Stegun 9.6.10, 9.7.1), the inverse normal distribution by Wichura's algorithm AS
+241, digamma by recurrence up to 12 and the asymptotic series (6.3.18 there), reflected for arguments up to 0, and trigamma by the
+derivative of that. The C library is called for one element at a time."""
 
 from __future__ import annotations
 
