@@ -1,9 +1,9 @@
 """Data races that follow from a launch's numbers.
 
 A gradient is promised for launches without data races (RULES 11). Most violations can only be found by running (the reference executor
-does); but where one thread stores at an affine index and another reads there what was before, the same forms that prove accumulation
-injective prove the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely exist. A
-barrier between the two orders threads of one block, but not those of two (`blocks_conflict`).
+does); but where one thread stores at an affine index, or adds there, and another reads there what was before, the same forms that prove
+accumulation injective prove the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely
+exist. A barrier between the two orders threads of one block, but not those of two (`blocks_conflict`).
 
 Stores of which several threads may leave different values in one element, as far as their text tells, are `contested`; whether two threads
 do come to one element is for a proof or an inspector to say.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias, TypeGuard
@@ -87,22 +87,28 @@ def _differences(a: Reach, b: Reach, launch: Launch) -> list[_Difference] | None
 
 @dataclass(frozen=True)
 class Race:
-    """A thread reads (`read`) what another writes (`write`) in the same launch."""
+    """A thread reads (`read`) what another writes (`write`) in the same launch, by an atomic operation or not."""
 
     read: ir.Stmt
     write: ir.Stmt
     buffer: ir.Buffer
 
+    @property
+    def atomic(self) -> bool:
+        return isinstance(self.write, ir.Atomic) or getattr(self.write, "how", None) is ir.How.ATOMIC
 
-def proved_race(kernel: ir.Kernel, launch: Launch) -> Race | None:
-    """A race that surely happens in the launch, or None if none is certain."""
+
+def proved_race(kernel: ir.Kernel, launch: Launch, active: Callable[[ir.Var], bool] = lambda _: False) -> Race | None:
+    """A race that surely happens in the launch, or None if none is certain. Reads of what other threads change by atomic operations count
+    if they are `active`: others, as of a counter that is looked at before it is raised, are recorded."""
     facts = to_be_recorded(kernel)
     loads = frozenset(id(a.stmt) for a in facts.accesses if isinstance(a.stmt, ir.Load))
     walk = Certain(launch, frozenset(b for b in facts.written if b.length is None), loads if facts.parted else facts.entry)
     walk.run(kernel.body)
     alike = _common_stores(kernel) if facts.parted else frozenset()
-    for write, written in walk.writes:
-        for read, at in walk.reads:
+    active_reads = [(read, at) for read, at in walk.reads if active(read.var)]
+    for write, written in (*walk.writes, *walk.additions):
+        for read, at in walk.reads if is_plain_write(write) else active_reads:
             if read.buffer != write.buffer:
                 continue
             if (id(write), id(read)) in facts.parted:
@@ -117,7 +123,7 @@ def proved_race(kernel: ir.Kernel, launch: Launch) -> Race | None:
 def _conflict(write: Reach, read: Reach, launch: Launch) -> bool:
     """Whether a thread surely reads what another one writes."""
     surely = _comparable(write, read) and conflict(write, read, launch)
-    return surely or _hits(write, read, launch) or _crosses(write, read, launch)
+    return surely or _hits(write, read, launch) or _hits(read, write, launch) or _crosses(write, read, launch)
 
 
 def _common_stores(kernel: ir.Kernel) -> frozenset[int]:
@@ -208,7 +214,7 @@ class Certain(Walk):
             case ir.Atomic(buffer=b, index=i) if b in self.wanted and self.certain:
                 self.note(self.additions, stmt, i, ranges)
             case ir.Accumulate() | ir.Atomic() | ir.Take():
-                pass  # atomics race with nothing, and what is not certain is of no use here
+                pass  # what is not certain is of no use here
             case ir.If(condition=c, then=a, otherwise=z):
                 for side, holds in ((a, True), (z, False)):
                     inner = narrowed(ranges, self.constraints(c, holds, ranges), self.launch)
@@ -319,15 +325,15 @@ class _Executed(Certain):
 _COMPARED = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne}
 
 
-def _hits(write: Reach, read: Reach, launch: Launch) -> bool:
-    """Whether several threads read one element that a thread writes, as in `x[i] = x[0] * x[i]`."""
-    if read.form.terms or len(write.form.terms) != 1 or launch.grid[1:] != (1, 1) or launch.block[1:] != (1, 1):
+def _hits(one: Reach, all_: Reach, launch: Launch) -> bool:
+    """Whether several threads come to one element (`all_`) that a thread comes to by its number, as in `x[i] = x[0] * x[i]`."""
+    if all_.form.terms or len(one.form.terms) != 1 or launch.grid[1:] != (1, 1) or launch.block[1:] != (1, 1):
         return False
-    digit, factor = write.form.terms[0]
-    writer, rest = divmod(read.form.constant - write.form.constant, factor)
-    low, high = write.ranges[digit]
-    first, last = read.ranges[Digit("global", "x")]
-    return digit == Digit("global", "x") and rest == 0 and low <= writer <= high and last > first
+    digit, factor = one.form.terms[0]
+    thread, rest = divmod(all_.form.constant - one.form.constant, factor)
+    low, high = one.ranges[digit]
+    first, last = all_.ranges[Digit("global", "x")]
+    return digit == Digit("global", "x") and rest == 0 and low <= thread <= high and last > first
 
 
 def _crosses(write: Reach, read: Reach, launch: Launch) -> bool:

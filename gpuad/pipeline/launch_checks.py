@@ -286,11 +286,13 @@ def stores_in_doubt(adjoint: Inspected, call: Call) -> list[Buffer]:
 
 def check_races(adjoint: Inspected, call: Call) -> None:
     """Refuses a launch in which one thread surely reads what another writes."""
-    race = adjoint.facts.get(("race", call.key), lambda: proved_race(adjoint.primal, call.numbers(adjoint.primal)))
+    active = adjoint.activity.__contains__
+    race = adjoint.facts.get(("race", call.key), lambda: proved_race(adjoint.primal, call.numbers(adjoint.primal), active))
     if race is not None:
         raise UnsupportedError(
-            f"a data race: in this launch a thread reads an element of `{race.buffer.name}` here that another thread writes at "
-            f"{race.write.span}; the result depends on chance, and so would its gradient",
+            f"a data race: in this launch a thread reads an element of `{race.buffer.name}` here that another thread "
+            f"{'changes by an atomic operation' if race.atomic else 'writes'} at {race.write.span}; the result depends on chance, and so "
+            "would its gradient",
             race.read.span,
         )
 

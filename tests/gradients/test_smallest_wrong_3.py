@@ -11,7 +11,7 @@ from launch_tools import EXECUTORS, compiled, running
 from test_extrema import GREATEST
 
 import gpuad
-from gpuad import Duplicated
+from gpuad import Duplicated, UnsupportedError
 
 HEAD = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;"
 
@@ -163,3 +163,31 @@ def test_the_inverse_of_erf_is_odd_up_to_its_tails(executor: str) -> None:
     np.testing.assert_array_equal(y[1::2], -y[::2])
     np.testing.assert_allclose([math.erfc(value) for value in y[::2]], 1 - x[::2], rtol=1e-12)
     np.testing.assert_allclose(dx, math.sqrt(math.pi) / 2 * np.exp(y * y), rtol=1e-12)
+
+
+# --- plain reads and atomic operations ---------------------------------------------------------------------------------------------------
+
+RACES = {
+    "one element": "atomicAdd(&x[0], x[i] * x[i]);",
+    "the neighbour's": "if (i + 1 < n) atomicAdd(&x[i + 1], x[i] * x[i]);",
+    "mirrored": "double t = x[i]; atomicAdd(&x[n - 1 - i], t * t);",
+    "read by all": "atomicAdd(&x[i], y[i] * x[2]);",
+}
+
+
+@pytest.mark.parametrize("body", RACES.values(), ids=RACES)
+def test_a_read_of_what_other_threads_add_to_depends_on_chance(body: str) -> None:
+    """The gradient was that of one order of the threads."""
+    k = kernel("double* x, const double* y", body)
+    x, y = (Duplicated(np.linspace(0.5, 1, 5), np.ones(5)) for _ in range(2))
+    with pytest.raises(UnsupportedError, match="that another thread changes by an atomic operation") as caught:
+        gpuad.autodiff(k, (1,), (8,), (x, y, 5))
+    assert caught.value.line == 1 and (x.shadow == 1).all()
+
+
+def test_reads_that_race_with_no_atomics_are_taken() -> None:
+    """Each thread reads its own element before it adds there; what is only compared carries no gradient."""
+    k = kernel("double* x, double* top", "double t = x[i]; atomicAdd(&x[i], t * t); if (x[i] > top[0]) atomicAdd(&top[0], 0.0);")
+    x, top = Duplicated(np.linspace(0.5, 1, 5), np.ones(5)), Duplicated(np.full(1, 9.0), np.ones(1))
+    gpuad.autodiff(k, (1,), (8,), (x, top, 5))
+    np.testing.assert_allclose(x.shadow, 1 + 2 * np.linspace(0.5, 1, 5), rtol=1e-14)
