@@ -310,8 +310,8 @@ def _pointee(at: Address, span: Span) -> Place:
     if not at.targets:
         raise UnsupportedError("a null pointer is dereferenced", span)
     cells = [t for t in at.targets if isinstance(t, Cell)]
-    if cells and at.offset is not None:
-        raise UnsupportedError(f"an element beside the variable '{cells[0].name}'", span)
+    if len(cells) == len(at.targets) and at.offset is not None:  # where it may also lead to an array, the offset is that of the array
+        raise UnsupportedError(f"an element beside the variable '{cells[0].name}'; for more than one element declare an array", span)
     return cells[0] if cells and len(at.targets) == 1 else at
 
 

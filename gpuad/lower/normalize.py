@@ -441,4 +441,4 @@ def bind(s: Lowering, declaration: surface.Declaration, to: surface.Expr) -> Ref
 
 def returned(s: Lowering, value: surface.Expr) -> Reference:
     """What a function returns by reference."""
-    return Reference(expressions.place(s, value))
+    return Reference(expressions.place(s, surface.chosen_place(value)))

@@ -195,7 +195,10 @@ def test_active_numbers_beside_vectors(executor: Any) -> None:
 
 
 REFUSED: dict[str, tuple[str, str]] = {
-    "element beside a variable": ("double2 a = q[i]; ^(&a.x)[1] = 2;", "an element beside the variable 'a_x'"),
+    "element beside a variable": (
+        "double2 a = q[i]; ^(&a.x)[1] = 2;",
+        "an element beside the variable 'a_x'; for more than one element declare an array",
+    ),
     "variable as another vector": ("double2 a = q[i]; y[i] = *^(double*)&a;", "'a', a float64x2, is used as a float64 through a pointer"),
     "variable or memory": (
         "double2 a = q[i]; const double2* r = i ? &a : q; y[i] = ^r->x;",

@@ -191,3 +191,32 @@ def test_reads_that_race_with_no_atomics_are_taken() -> None:
     x, top = Duplicated(np.linspace(0.5, 1, 5), np.ones(5)), Duplicated(np.full(1, 9.0), np.ones(1))
     gpuad.autodiff(k, (1,), (8,), (x, top, 5))
     np.testing.assert_allclose(x.shadow, 1 + 2 * np.linspace(0.5, 1, 5), rtol=1e-14)
+
+
+# --- places that are chosen --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_pointer_to_a_variable_or_an_element(executor: str) -> None:
+    """It was refused as leading beside the variable."""
+    k = kernel("double* x, double* y", "double t = 2 * x[i]; double* p = i % 2 ? &y[i] : &t; *p = *p * 0.5 * x[i]; x[i] = t * y[i];")
+    given = np.linspace(0.5, 1, 4), np.linspace(1, 2, 4)
+    x, y = (Duplicated(v.copy(), np.zeros(4)) for v in given)
+    x.shadow[:] = 1
+    with running(executor):
+        gpuad.autodiff(k, (1,), (8,), (x, y, 4))
+    u, v = given
+    np.testing.assert_allclose(x.shadow, 2 * u * v, rtol=1e-14)
+    np.testing.assert_allclose(y.shadow, u * u, rtol=1e-14)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_function_returns_one_of_two_places(executor: str) -> None:
+    """As the subscript of a vector of the user's own; it was refused as a target."""
+    struct = "struct V { double a, b; __device__ double& operator[](int k) { return k ? b : a; } };\n"
+    body = "V v{x[i], 2}; v[i & 1] *= v[1]; v[0] += v[i & 1]; x[i] = v[0];"
+    k = compiled(f'{struct}extern "C" __global__ void k(double* x, int n) {{ {HEAD} {body} }}', "k")
+    x = Duplicated(np.linspace(0.5, 1, 4), np.ones(4))
+    with running(executor):
+        gpuad.autodiff(k, (1,), (8,), (x, 4))
+    np.testing.assert_array_equal(x.shadow, [4, 1, 4, 1])
