@@ -48,7 +48,7 @@ def test_few_threads_are_not_asked_about_a_large_array(monkeypatch: pytest.Monke
     def refuse(*args: Any) -> None:
         raise AssertionError("asked")
 
-    monkeypatch.setattr("gpuad.pipeline.inspectors._ask", refuse)
+    monkeypatch.setattr("gpuad.pipeline.inspectors._counted", refuse)
     x, dx = np.zeros(far + 16, np.float32), np.zeros(far + 16, np.float32)
     x[far:] = np.arange(16)
     gpuad.autodiff(k, (1,), (n,), (Duplicated(x, dx), Duplicated(np.zeros(n, np.float32), np.ones(n, np.float32)), np.uint64(far), n))
