@@ -1,8 +1,8 @@
 """Data races that follow from a launch's numbers.
 
 A gradient is promised for launches without data races (RULES 11). Most violations can only be found by running (the reference executor
-does); but where one thread stores at an affine index, or adds there, and another reads there what was before, the same forms that prove
-accumulation injective prove the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely
+does); but where one thread stores at an affine index, or adds there, and another reads there, the same forms that prove accumulation
+injective prove the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely
 exist. A barrier between the two orders threads of one block, but not those of two (`blocks_conflict`).
 
 Stores of which several threads may leave different values in one element, as far as their text tells, are `contested`; whether two threads
@@ -100,22 +100,20 @@ class Race:
 
 def proved_race(kernel: ir.Kernel, launch: Launch, active: Callable[[ir.Var], bool] = lambda _: False) -> Race | None:
     """A race that surely happens in the launch, or None if none is certain. Reads of what other threads change by atomic operations count
-    if they are `active`: others, as of a counter that is looked at before it is raised, are recorded."""
+    if they are `active`: others, as of a counter that is looked at before it is raised, are recorded. A thread that reads behind a store
+    of its own may read what another one has stored in the same place, unless both have stored one value."""
     facts = to_be_recorded(kernel)
     loads = frozenset(id(a.stmt) for a in facts.accesses if isinstance(a.stmt, ir.Load))
-    walk = Certain(launch, frozenset(b for b in facts.written if b.length is None), loads if facts.parted else facts.entry)
+    walk = Certain(launch, frozenset(b for b in facts.written if b.length is None), loads)
     walk.run(kernel.body)
-    alike = _common_stores(kernel) if facts.parted else frozenset()
+    alike = _common_stores(kernel)
     active_reads = [(read, at) for read, at in walk.reads if active(read.var)]
     for write, written in (*walk.writes, *walk.additions):
         for read, at in walk.reads if is_plain_write(write) else active_reads:
-            if read.buffer != write.buffer:
+            parted = (id(write), id(read)) in facts.parted
+            if read.buffer != write.buffer or (id(write) in alike and (parted or id(read) not in facts.entry)):
                 continue
-            if (id(write), id(read)) in facts.parted:
-                meets = id(write) not in alike and blocks_conflict(written, at, launch)
-            else:
-                meets = id(read) in facts.entry and _conflict(written, at, launch)
-            if meets:
+            if (blocks_conflict if parted else _conflict)(written, at, launch):
                 return Race(read, write, read.buffer)
     return None
 
@@ -186,12 +184,12 @@ class CyclicLoop:
 
 
 class Certain(Walk):
-    """Collects the stores, and the loads of what was there before, that are executed for certain. `extents`: how far writes reach in loops
-    that give out numbers to threads, of which not every thread makes the last iteration."""
+    """Collects the stores, and the loads whose ids are `wanted_loads`, that are executed for certain. `extents`: how far writes reach in
+    loops that give out numbers to threads, of which not every thread makes the last iteration."""
 
-    def __init__(self, launch: Launch, wanted: frozenset[ir.Buffer], entry: frozenset[int]) -> None:
+    def __init__(self, launch: Launch, wanted: frozenset[ir.Buffer], wanted_loads: frozenset[int]) -> None:
         super().__init__(launch, wanted)
-        self.entry = entry
+        self.wanted_loads = wanted_loads
         self.certain = True
         self.writes: list[tuple[ir.Store | ir.Accumulate, Reach]] = []
         self.additions: list[tuple[ir.Accumulate | ir.Atomic, Reach]] = []  # atomic ones, and other atomic operations
@@ -204,7 +202,7 @@ class Certain(Walk):
             self.note_cyclic(self.cyclic, stmt, ranges)
         match stmt:
             case ir.Load(buffer=b, index=i) if b in self.wanted:
-                if self.certain and id(stmt) in self.entry:
+                if self.certain and id(stmt) in self.wanted_loads:
                     self.note(self.reads, stmt, i, ranges)
             case ir.Store(buffer=b, index=i) | ir.Accumulate(buffer=b, index=i) if b in self.wanted:
                 if self.certain and (isinstance(stmt, ir.Store) or stmt.how is ir.How.PLAIN):

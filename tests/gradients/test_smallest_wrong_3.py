@@ -165,7 +165,7 @@ def test_the_inverse_of_erf_is_odd_up_to_its_tails(executor: str) -> None:
     np.testing.assert_allclose(dx, math.sqrt(math.pi) / 2 * np.exp(y * y), rtol=1e-12)
 
 
-# --- plain reads and atomic operations ---------------------------------------------------------------------------------------------------
+# --- reads of what other threads change --------------------------------------------------------------------------------------------------
 
 RACES = {
     "one element": "atomicAdd(&x[0], x[i] * x[i]);",
@@ -183,6 +183,31 @@ def test_a_read_of_what_other_threads_add_to_depends_on_chance(body: str) -> Non
     with pytest.raises(UnsupportedError, match="that another thread changes by an atomic operation") as caught:
         gpuad.autodiff(k, (1,), (8,), (x, y, 5))
     assert caught.value.line == 1 and (x.shadow == 1).all()
+
+
+BEHIND = (
+    "x[i] = sin(x[i]); y[i] = x[n - 1 - i];",
+    "x[i] = sin(x[i]); y[i] = x[0];",
+    "x[i] += y[i]; for (int k = 0; k < n; k++) y[i] += x[k];",
+)
+
+
+@pytest.mark.parametrize("body", BEHIND)
+def test_a_read_behind_a_store_of_its_own_may_see_that_of_another_thread(body: str) -> None:
+    """Only reads of what was there before the launch were looked at."""
+    x, y = (Duplicated(np.linspace(0.5, 1, 5), np.ones(5)) for _ in range(2))
+    with pytest.raises(
+        UnsupportedError, match="a data race: in this launch a thread reads an element of `x` here that another thread writes"
+    ):
+        gpuad.autodiff(kernel("double* x, double* y", body), (1,), (8,), (x, y, 5))
+    assert (x.shadow == 1).all()
+
+
+def test_one_value_that_all_threads_store_and_read_is_no_race() -> None:
+    y = Duplicated(np.linspace(0.5, 1, 5), np.ones(5))
+    k = kernel("double* x, double* y", "x[0] = 1.5; y[i] = x[0] * y[i];")
+    gpuad.autodiff(k, (1,), (8,), (Duplicated(np.zeros(1), np.ones(1)), y, 5))
+    np.testing.assert_array_equal(y.shadow, np.full(5, 1.5))
 
 
 def test_reads_that_race_with_no_atomics_are_taken() -> None:
