@@ -193,10 +193,10 @@ def owner_of(array: Array) -> Array:
 
 def _bytes(owner: Array) -> Array:
     """All bytes of the owner as a flat uint8 view in memory order."""
-    if not owner.size:
-        return np.empty(0, np.uint8)
     if owner.dtype.hasobject:
         raise LaunchError("an array of Python objects is no memory that a kernel can use")
+    if not owner.size:  # at its own address, by which a recording knows an allocation
+        return owner.view(np.ndarray).reshape(-1).view(np.uint8)
     flat = _ascending(np.atleast_1d(owner.view(np.ndarray))).ravel(order="K")
     if not np.shares_memory(flat, owner):
         raise LaunchError(f"an array of shape {owner.shape} and strides {owner.strides} that owns its memory leaves gaps in it")

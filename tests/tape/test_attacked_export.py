@@ -123,8 +123,9 @@ def test_a_file_that_was_edited_is_not_stored(tmp_path: Path, monkeypatch: pytes
 
 
 def test_operands_without_elements_are_stored(tmp_path: Path) -> None:
-    """Memory of no size is none that a recording knows: a KeyError."""
-    a, b, c, x = pair((4, 0), 1), pair((0, 4), 2), pair((4, 4), 3), pair((4, 4), 4)
+    """Memory of no size was looked for at an address that was new each time: a KeyError."""
+    a, b = (Duplicated(np.zeros(shape), np.zeros(shape)) for shape in ((4, 0), (0, 4)))
+    c, x = pair((4, 4), 3), pair((4, 4), 4)
     tape = gpuad.Tape()
     with tape:
         gpuad.ops.matmul(a, b, out=c)
