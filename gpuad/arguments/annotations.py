@@ -171,7 +171,8 @@ class Duplicated(Operators, _Annotated):
         return self._keep
 
     def __getitem__(self, key: Any) -> Duplicated:
-        """Basic slicing: the pair of views. Index arrays and masks: a recorded copy (inside of a tape), a pair of its own."""
+        """Basic slicing, and a field of structs by its name: the pair of views. Index arrays and masks: a recorded copy (inside of a tape),
+        a pair of its own."""
         return self._view(_basic(key)) if _all_basic(key) else operation("getitem")(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:  # type: ignore[override]  # closed for the others
@@ -423,6 +424,8 @@ def _python_number(value: Any) -> Any:
 
 def _basic(key: Any) -> Callable[[Any], Any]:
     """A function that takes the view `key` of an array; always a view, of shape () where a plain index would copy the element out."""
+    if isinstance(key, str):
+        return lambda array: array[key]
     parts = key if isinstance(key, tuple) else (key,)
     if not _all_basic(key):
         raise UnsupportedError("only basic slicing (integers, slices, `...`, None) gives a pair of views; index arrays and masks copy")
@@ -431,7 +434,7 @@ def _basic(key: Any) -> Callable[[Any], Any]:
 
 
 def _all_basic(key: Any) -> bool:
-    return all(map(_is_basic, key if isinstance(key, tuple) else (key,)))
+    return isinstance(key, str) or all(map(_is_basic, key if isinstance(key, tuple) else (key,)))
 
 
 def _is_basic(part: Any) -> bool:

@@ -71,7 +71,8 @@ class Spec:
 def type_name(dtype: str) -> str:
     """A dtype as CUDA spells it. UnsupportedError for what elementwise kernels do not take."""
     if dtype not in _TYPES:
-        raise UnsupportedError(f"gpuad.ops takes arrays of bool, integers, float32 and float64, not {np.dtype(dtype)}")
+        what = "structs: name one of their fields, `U['x']`" if dtype.startswith("void") else dtype
+        raise UnsupportedError(f"gpuad.ops takes arrays of bool, integers, float32 and float64, not {what}")
     return _TYPES[dtype]
 
 

@@ -242,3 +242,25 @@ def test_a_mode_is_one_of_two(mode: Any) -> None:
     with pytest.raises(LaunchError, match="mode is gpuad"):
         gpuad.autodiff(cuda("square"), 1, 8, (x, N), mode=mode)
     np.testing.assert_array_equal(x.primal, np.arange(1.0, N + 1))
+
+
+def test_a_field_of_structs() -> None:
+    """It is a pair of views, in array operations and beside a kernel that takes the structs; whole structs are refused there."""
+    kind = np.dtype([("x", "f8"), ("k", "i4"), ("w", "f4")], align=True)
+    k = gpuad.kernel(
+        'struct P { double x; int k; float w; }; extern "C" __global__ void k(P* p) { int i = threadIdx.x; p[i].x *= p[i].w; }', "k"
+    )
+    p, dp = np.ones(3, kind), np.full(3, 9, kind)
+    p["w"] = 3
+    pair = Duplicated(p, dp)
+    with gpuad.Tape() as tape:
+        pair["x"] *= 2.0
+        k[1, 3](pair)
+        pair["x"][2:] = 5.0
+        y = gpuad.ops.sum(pair["x"] * pair["x"])
+        with pytest.raises(gpuad.UnsupportedError, match=r"not structs: name one of their fields, `U\['x'\]`"):
+            pair[...] = Duplicated(np.zeros(3, kind), np.zeros(3, kind))
+    tape.reverse({y: 1.0})
+    assert dp["x"].tolist() == [72, 72, 0] and dp["w"].tolist() == [24, 24, 0] and dp["k"].tolist() == [9] * 3
+    with pytest.raises(ValueError, match="no field of name"):
+        pair["y"]
