@@ -20,7 +20,7 @@ from ..analysis.activity import Activity
 from ..analysis.flows import differentiable
 from ..errors import UnsupportedError
 from ..ir import folding as b
-from ..ir.functions import OVERFLOWING
+from ..ir.functions import OVERFLOWING, SATURATING
 from ..ir.nodes import Binary, Block, Call, Carried, Cast, Constant, Expr, For, LaunchIndex, Let, Select, Shuffle, Stmt, Unary, Var
 from ..ir.rewrite import Names
 from ..ir.types import BOOL, I32, U32, Scalar
@@ -232,7 +232,8 @@ class _Step:
         if isinstance(y, Constant):
             return self.down(x, b.div(seed, y))
         whole = result if result is not None else expr
-        share = b.chain(seed, whole if b.is_reciprocal(expr) else b.div(b.const(1, y.type), y))
+        over = whole if b.is_reciprocal(expr) else b.div(b.const(1, y.type), y)
+        share = b.chain(over, seed) if self.loses(y) else b.chain(seed, over)
         if self.leaves(expr) > 1:
             share = self.named(share)
         self.down(x, share)
@@ -240,6 +241,11 @@ class _Step:
         if self.owner.facts.infinities.may_be(y):
             self.divided.add(seed)
         return self.down(y, b.neg(seed))
+
+    def loses(self, argument: Expr) -> bool:
+        """Whether nothing comes to an argument that has overflowed, however large the seed: that may be infinite by a vertical slope."""
+        infinities = self.owner.facts.infinities
+        return infinities.vertical and infinities.may_be(argument)
 
     def within(self, seed: Expr, partial: Expr) -> Expr | None:
         """The seed of a denominator, or of what that is made of, times a partial: the quotient is multiplied by that first, which is about
@@ -264,6 +270,8 @@ class _Step:
                 partial, strong = beyond(partial, argument), True
             if expr.function in OVERFLOWING and may_be_infinite(partial):
                 self.down(argument, self.within(seed, partial) or b.chain(seed, partial))
+            elif expr.function in SATURATING and not grows(expr) and self.loses(argument):
+                self.down(argument, b.chain(partial, seed))
             elif strong or self.comes_back_from(partial):
                 self.down(argument, b.chain(seed, partial))
             else:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from ..ir import nodes as ir
-from ..ir.functions import BOUNDED, CHOOSING, OVERFLOWING, POSITIVE, SATURATING
+from ..ir.functions import BOUNDED, CHOOSING, OVERFLOWING, POLES, POSITIVE, SATURATING, VERTICAL
 from ..ir.rewrite import blocks, expressions, walk_stmts
 from ..ir.types import F64
 from .flows import Value, closure, differentiable, flows
@@ -26,12 +27,14 @@ _SOURCE = ir.Var("infinity", F64, -1)  # a stand-in for what overflows
 @dataclass(frozen=True)
 class Infinities:
     """The variables and memory of a kernel that may be infinite, the signs of variables, and whether the kernel comes back from infinity:
-    by a denominator, or a function that is finite there or gives another argument. `saturated`: what is made of such."""
+    by a denominator, or a function that is finite there or gives another argument. `saturated`: what is made of such. `vertical`: infinite
+    seeds of such come from vertical slopes of finite values alone (a root), none from a pole (a logarithm)."""
 
     found: frozenset[Value]
     signs: Mapping[ir.Var, int]
     comes_back: bool = False
     saturated: frozenset[Value] = frozenset()
+    vertical: bool = False
 
     def may_be(self, expr: ir.Expr) -> bool:
         """Whether an expression over values of the kernel may be infinite."""
@@ -57,8 +60,23 @@ def infinities(kernel: ir.Kernel) -> Infinities:
     unread = frozenset(b for b in kernel.params if isinstance(b, ir.Buffer)) - _read_again(kernel.body)
     found = Infinities(closure(frozenset((_SOURCE,)), flows(kernel, lambda e: _carried(e, signs)), unread), signs)
     saturated = closure(frozenset((_SOURCE,)), flows(kernel, found.saturating), unread)
-    limited = (e for s in walk_stmts(kernel.body) for top in expressions(s) for e in _limited(top))
-    return replace(found, saturated=saturated, comes_back=any(map(found.may_be, limited)))
+    found = replace(found, saturated=saturated)
+    every = [e for s in walk_stmts(kernel.body) for top in expressions(s) for e in ir.walk(top)]
+    comes_back = any(found.may_be(limited) for e in every for limited in _limits(e))
+    slopes = any(map(found.may_saturate, _arguments(every, VERTICAL)))
+    poles = slopes and any(map(found.may_saturate, (*_arguments(every, POLES), *(e.right for e in every if _is_quotient(e)))))
+    return replace(found, comes_back=comes_back, vertical=slopes and not poles)
+
+
+def _arguments(every: list[ir.Expr], functions: frozenset[str]) -> Iterator[ir.Expr]:
+    """What these functions are given."""
+    for expr in every:
+        if isinstance(expr, ir.Call) and expr.function in functions:
+            yield from (a for a in expr.arguments if a.type.is_float)
+
+
+def _is_quotient(expr: ir.Expr) -> TypeGuard[ir.Binary]:
+    return isinstance(expr, ir.Binary) and expr.op == "/" and expr.type.is_float
 
 
 def _read_again(block: ir.Block, written: frozenset[ir.Buffer] = frozenset()) -> frozenset[ir.Buffer]:
@@ -81,11 +99,16 @@ def _read_again(block: ir.Block, written: frozenset[ir.Buffer] = frozenset()) ->
 def _limited(expression: ir.Expr) -> Iterator[ir.Expr]:
     """What may be infinite while an expression makes something finite of it."""
     for expr in ir.walk(expression):
-        match expr:
-            case ir.Binary(op="/", right=y):
-                yield y
-            case ir.Call(function=function, arguments=arguments) if function in SATURATING or function in CHOOSING:
-                yield from arguments
+        yield from _limits(expr)
+
+
+def _limits(expr: ir.Expr) -> Iterator[ir.Expr]:
+    """What may be infinite while an operation makes something finite of it."""
+    match expr:
+        case ir.Binary(op="/", right=y):
+            yield y
+        case ir.Call(function=function, arguments=arguments) if function in SATURATING or function in CHOOSING:
+            yield from arguments
 
 
 def _carried(expr: ir.Expr, signs: Mapping[ir.Var, int]) -> Iterator[ir.Var]:

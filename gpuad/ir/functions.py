@@ -111,6 +111,8 @@ GROWING = frozenset(
 """Infinite at infinity, where their slope is 0."""
 POLES = frozenset({"log", "log2", "log10", "__logf", "__log2f", "__log10f", "rsqrt", "rcbrt", "__frsqrt_rn", "__frcp_rn", "__drcp_rn"})
 """Infinite at 0."""
+VERTICAL = frozenset({"sqrt", "__fsqrt_rn", "__dsqrt_rn", "cbrt", "pow", "__powf", "asin", "acos", "acosh"})
+"""Finite at an argument where their slope is infinite."""
 SATURATING = frozenset({
     "exp", "exp2", "exp10", "expm1", "__expf", "__exp10f", "tanh", "__tanhf", "erf", "erfc", "erfcx", "normcdf", "atan", "atan2", "rsqrt",
     "rcbrt", "rhypot", "pow", "__powf", "__frsqrt_rn", "__frcp_rn", "__drcp_rn", "__fdividef", "__fdiv_rn", "__ddiv_rn",

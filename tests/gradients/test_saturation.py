@@ -29,6 +29,12 @@ FUNCTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "angle": ("atan(exp(x))", lambda x: mp.atan(mp.exp(x))),
     "root": ("rsqrt(1 + exp(x))", lambda x: 1 / mp.sqrt(1 + mp.exp(x))),
     "power": ("1/(1 + pow((real)2, x))", lambda x: 1 / (1 + mp.power(2, x))),
+    "a root of a sigmoid": ("sqrt(1/(1 + exp(x)))", lambda x: mp.sqrt(1 / (1 + mp.exp(x)))),
+    "a root of a gompertz": ("sqrt(exp(-exp(x)))", lambda x: mp.exp(-mp.exp(x) / 2)),
+    "an angle of a tanh": (
+        "real t = x < 0 ? tanh(exp(x)) : (real)0; r = x < 0 ? asin(t) : acos(tanh(exp(x)))",
+        lambda x: mp.asin(mp.tanh(mp.exp(x))) if x < 0 else mp.acos(mp.tanh(mp.exp(x))),
+    ),
     "least": ("fmin(exp(x)*exp(x), (real)5)", lambda x: mp.exp(2 * x) if 2 * x < mp.log(5) else mp.mpf(5)),
     "a loop": (
         "real s = exp(x); for (int k = 0; k < 3; k++) s = s*s + 1; r = 1/s",
@@ -132,6 +138,16 @@ def test_infinite_values_have_no_finite_derivatives(text: str, sign: int) -> Non
         x = sign * points(real)[-2:]
         assert not np.isfinite(reverse(kernel(text, real), x, "reference")).any()
         assert not np.isfinite(forward(kernel(text, real), x, "reference")).any()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_power_of_a_sigmoid() -> None:
+    """Its second slope leaves the range of a float; the first is vertical at what an overflow has left."""
+    k, x = kernel("pow(1/(1 + exp(x)), (real)0.3)", "double"), points("double")
+    want = derivative(lambda x: mp.power(1 / (1 + mp.exp(x)), mp.mpf(0.3)), x, 1)
+    for executor in ("host", "reference"):
+        np.testing.assert_allclose(reverse(k, x, executor), want, 1e-10, 1e-90)
+        np.testing.assert_allclose(forward(k, x, executor), want, 1e-10, 1e-90)
 
 
 def test_what_is_no_number_stays_none() -> None:
