@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import physics_models
 import pytest
+from launch_tools import CASES
 from ml_dtypes import bfloat16
 
 from gpuad.arguments import bind
@@ -19,10 +20,9 @@ from gpuad.frontend.cuda import parse
 from gpuad.ir.nodes import Kernel
 from gpuad.ir.verify import verify
 from gpuad.lower.normalize import normalize
-from gpuad.tools.cases import Case, all_cases
+from gpuad.tools.cases import Case
 
 Arrays = dict[str, Any]
-CASES = {case.id: case for case in all_cases()}
 MODELS: dict[str, Callable[..., Arrays]] = dict(physics_models.MODELS)
 
 

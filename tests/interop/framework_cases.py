@@ -10,12 +10,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from launch_tools import CASES
 
 import gpuad
 from gpuad.ir.types import Pointer
-from gpuad.tools.cases import Case, all_cases, parameter_types
+from gpuad.tools.cases import Case, parameter_types
 
-CASES = {case.id: case for case in all_cases()}
 TWENTY = (
     "adam", "advection-advect_float_Limiter_VanLeer", "black_scholes-black_scholes_erf", "block_scan-scan", "brownian-dropout",
     "convolution-convolve_channels", "fdtd-update_e", "fdtd-update_h", "fisher_kpp", "gemm", "heat", "kepler-eccentric_anomaly",

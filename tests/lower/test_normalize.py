@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from launch_tools import CASES
 from surface_tools import (
     E,
     Interpreter,
@@ -39,7 +40,7 @@ from gpuad.ir.verify import verify
 from gpuad.lower.normalize import Aliases, normalize
 from gpuad.runtime.base import Memory
 from gpuad.runtime.reference import Reference
-from gpuad.tools.cases import Case, all_cases
+from gpuad.tools.cases import Case
 
 
 class Names:
@@ -578,7 +579,7 @@ def test_const_memory_is_not_written() -> None:
 # --- the kernels that ship ---
 
 
-@pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.id)
+@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.id)
 def test_shipped_kernels_give_valid_ir(case: Case) -> None:
     tree = parse(case.file).kernel(case.kernel)
     kernel = normalize(tree)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from launch_tools import CASES
 from nightly import share
 from typer import Typer
 from typer.testing import CliRunner
@@ -47,11 +48,9 @@ from benchmarks.problems import PROBLEMS
 from benchmarks.runners.by_hand import ByHand
 from benchmarks.workload import touched_bytes, workload
 from gpuad.runtime.base import Memory
-from gpuad.tools.cases import all_cases
 
 EFFORT = measure.Effort(1, 2, 0.1)
 TINY = sizes.Budget(bytes=1 << 16, flops=100_000, threads=1 << 10)
-CASES = {case.id: case for case in all_cases()}
 
 
 def invoke(command: Any, *words: str) -> Any:
