@@ -14,7 +14,7 @@ ON_FOUR = (
     "collective:cores,allreduce,reduce,bcast,halos,send_and_receive,extrema_of_equals,gather,scatter,reduce_scatter,requests,communicators,"
     "in_order"
 )
-ON_TWO = "program:heat_on_strips,saved_and_sent,wave_in_double,overlap,memory_of_messages"  # waves on strips are tried on four
+ON_TWO = "program:heat_on_strips,saved_and_sent,wave_in_double,overlap,memory_of_messages"  # waves on strips are tried on three
 LIMIT = 1500.0 if NIGHTLY else 240.0  # they take a tenth of it where nothing else runs
 
 
@@ -25,13 +25,13 @@ def test_two_ranks() -> None:
 
 def test_three_ranks() -> None:
     """`nccl` last: it has a stand-in for CuPy in this process."""
-    passes(3, *(["unusual", "every"] if NIGHTLY else ["every:on_some_ranks"]), "random", "nccl", limit=LIMIT)
+    passes(3, *(["unusual", "every"] if NIGHTLY else ["every:on_some_ranks", "program:wave_on_strips"]), "random", "nccl", limit=LIMIT)
 
 
 def test_four_ranks() -> None:
     """On a push what hangs on the number of ranks; nightly all."""
     passes(
-        4, *(["collective", "program", "failure"] if NIGHTLY else [ON_FOUR, "program:heat_on_strips,wave_on_strips"]), "random", limit=LIMIT
+        4, *(["collective", "program", "failure"] if NIGHTLY else [ON_FOUR, "program:heat_on_strips"]), "random", limit=LIMIT
     )
 
 
