@@ -11,7 +11,8 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,9 @@ import pytest
 from nightly import NIGHTLY
 
 from gpuad import pipeline
-from gpuad.runtime import compiler, host
+from gpuad.runtime import compiler
 from gpuad.tape.reverse import reversal_plan
+from gpuad.testing import gradient_check
 
 collect_ignore = ["tools/example_repository"]  # which runs in an environment of its own
 pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of the plugin
@@ -37,8 +39,7 @@ KERNELS = TESTS.parent / "kernels"
 CPU_TEXTS = (TESTS / "codegen", TESTS / "runtime")
 BY_BOTH = (*CPU_TEXTS, TESTS / "gradients" / "test_every_way.py")
 EVERY_KERNEL = TESTS / "gradients" / "test_gradients.py"
-LEVEL_ASKED = os.environ.get(compiler.LEVEL)  # whoever names one means all tests
-IN_VECTORS = re.compile(r"^ *GPUAD_(LANES|FLOATS|DOUBLES|SUMS)\b", re.MULTILINE)  # before a loop that is one at -O1, too
+LEVEL = os.environ.get(compiler.LEVEL)  # whoever names one means all tests
 PTX = ptx_executor.Ptx("-fmad=false", "-ftz=false")  # rounds as the other executors do
 
 
@@ -53,7 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """With `--ptx` the tests that ask for the CPU's executor get the one that executes PTX."""
-    host.compiled = compiled_for_tests
+    if not NIGHTLY:  # a wrong gradient is wrong in almost every direction
+        gradient_check.check_gradient.__kwdefaults__["directions"] = 1
     gc.set_threshold(100_000, 20)  # thousands of kernels stay: looking through them every 700 objects takes a twentieth of the time
     if config.getoption("--ptx"):
         launch_tools.EXECUTORS["host"] = PTX
@@ -69,18 +71,7 @@ def pytest_sessionstart() -> None:
 
 def _quick_linker(self: compiler.Compiler, usual: Any = compiler.Compiler.quick_linker.fget) -> tuple[str, ...]:  # type: ignore[attr-defined]
     options = usual(self)
-    return (*options, "-nodefaultlibs") if options and compiler.level() in "01" else options
-
-
-_compiled = host.compiled
-
-
-def compiled_for_tests(source: str, symbols: Sequence[str], defines: tuple[str, ...] = ()) -> ctypes.CDLL:
-    """Plainly, where -O1 would change no more than how long it takes."""
-    with pytest.MonkeyPatch.context() as patch:
-        if os.environ.get(compiler.LEVEL) == "1" and not LEVEL_ASKED and not IN_VECTORS.search(source):
-            patch.setenv(compiler.LEVEL, "0")
-        return _compiled(source, symbols, defines)
+    return (*options, "-nodefaultlibs") if options and compiler.level() == "0" else options
 
 
 _ended = itertools.count(1)
@@ -126,11 +117,12 @@ def on_host_unjoined(launches_are_joined_at_once: None, monkeypatch: pytest.Monk
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Each test that asks for an executor is run by one of the two, in turns, and nightly by both. On a push both run where they are the
-    subject, in their rooms; the usual gradient of each kernel that ships; and what was found wrong once (docs/testing.md)."""
-    left = [] if NIGHTLY else [item for item in items if _is_other_executor_s(item)]
+    subject, in their rooms; the usual gradient of each kernel that ships; and what was found wrong once (docs/testing.md). Of the
+    combinations of a test marked `one_of(n)`, one of n is run on a push."""
+    left = [] if NIGHTLY else [*filter(_is_other_executor_s, items), *_other_combinations(items)]
     if left:
-        config.hook.pytest_deselected(items=left)
         gone = set(map(id, left))
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in gone])
         items[:] = [item for item in items if id(item) not in gone]
 
 
@@ -145,6 +137,22 @@ def _is_other_executor_s(item: pytest.Item) -> bool:
     return executor != ("host", "reference")[zlib.crc32(rest.encode()) % 2]
 
 
+def _other_combinations(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of each test marked `one_of(n)` those that wait for the night. Those are run whose positions in the lists of parameters add up to a
+    multiple of n: where one list has n entries, each entry of another is tried with one of them."""
+    positions: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+    for item in items:
+        marker = item.get_closest_marker("one_of")
+        if marker is not None:
+            total = 0
+            for mark in item.iter_markers("parametrize"):
+                first = re.split(r"[,\s]+", mark.args[0])[0] if isinstance(mark.args[0], str) else mark.args[0][0]
+                seen = positions[item.nodeid.partition("[")[0], first]
+                total += seen.setdefault(id(item.callspec.params[first]), len(seen))  # type: ignore[attr-defined]
+            if total % marker.args[0]:
+                yield item
+
+
 def _is_optimised(item: pytest.Item) -> bool:
     if item.path.is_relative_to(KERNELS):
         return zlib.crc32(item.path.name.encode()) % 4 == 0
@@ -155,10 +163,10 @@ def _is_optimised(item: pytest.Item) -> bool:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests marked `gpu` are skipped with the reason where there is none; with GPUAD_REQUIRE_GPU=1 they fail there. Those marked `cpu` are
     with `--ptx`. What the C++ compiler makes of a text is the subject of two rooms, of every fourth file of kernels/ and of tests marked
-    `optimised`: those, and all in the nightly set, are compiled as for a user, the others at a third of the cost. On the stand-in for
-    CuPy it is a text for another compiler."""
+    `optimised`: those, and all in the nightly set, are compiled as for a user, the others plainly, at a fifth of the cost. On the
+    stand-in for CuPy it is a text for another compiler."""
     optimised = NIGHTLY or _is_optimised(item) or item.get_closest_marker("optimised")
-    os.environ[compiler.LEVEL] = LEVEL_ASKED or ("3" if optimised else "1")
+    os.environ[compiler.LEVEL] = LEVEL or ("3" if optimised else "0")
     if item.get_closest_marker("cpu") is not None and item.config.getoption("--ptx"):
         pytest.skip("it says what the executor of the CPU makes")
     if item.get_closest_marker("gpu") is None or (reason := _no_gpu()) is None:

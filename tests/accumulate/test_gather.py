@@ -61,6 +61,7 @@ SIZES = {1: [(37,)], 2: [(13, 9)], 3: [(7, 6, 8)]}
 COVERS = {"covering": 0, "partial": -1, "oversized": 2}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("cover", COVERS)
 @pytest.mark.parametrize("linear", [True, False], ids=["linear", "nonlinear"])
 @pytest.mark.parametrize("radius", [1, 2])
@@ -172,6 +173,7 @@ EDGES = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("blocks", [2, 5, 6])
 @pytest.mark.parametrize("name", EDGES)
 def test_edge(name: str, blocks: int) -> None:

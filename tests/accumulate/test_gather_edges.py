@@ -53,6 +53,7 @@ EXTENTS = {1: (13,), 2: (9, 7), 3: (7, 5, 6)}
 COVERS = {"covering": 0, "partial": -1, "oversized": 2}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("cover", COVERS)
 @pytest.mark.parametrize("bend", ["remainder", "clamp"])
 @pytest.mark.parametrize("radius", [1, 2])
@@ -71,6 +72,7 @@ def test_edge(dimensions: int, radius: int, bend: str, cover: str) -> None:
     agree(text, grid, block, make, executors=("reference", "host") if on_host else ("reference",))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("extent", [(1,), (2,), (1, 3), (2, 2)])
 @pytest.mark.parametrize("bend", [b for b in BENDS if b != "inside"])
 def test_narrow(bend: str, extent: tuple[int, ...]) -> None:

@@ -104,6 +104,7 @@ def test_it_is_the_derivative(case: str) -> None:
     check_gradient(compiled(text, "k"), args, grid=grid, block=block, race_check=True)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("seed", range(cases(14, 40)))
 def test_any_geometry(seed: int) -> None:
     """Grids that cover, that do not, and that go far beyond; blocks of all shapes."""

@@ -245,6 +245,7 @@ def memory_of(args: Sequence[Any]) -> list[Any]:
     return found
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("name", "mode"),
     [*((name, gpuad.Reverse) for name in share(list(CASES), 5)), *((name, gpuad.Forward) for name in share(list(CASES), 8))],

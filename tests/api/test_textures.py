@@ -66,6 +66,7 @@ def by_jax(table: Any, coordinates: list[Any], mode: str, normalized: bool, seed
         return tuple(np.asarray(a) for a in (found, *pull(np.asarray(seeds, np.float64))))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("axes", "mode", "normalized"), LINEAR)
 def test_linear_filter(axes: int, mode: str, normalized: bool) -> None:
     rng = np.random.default_rng(axes)

@@ -28,7 +28,7 @@ from nightly import NIGHTLY
 
 import gpuad
 from gpuad import Duplicated, Tape
-from gpuad.runtime import compiler, host
+from gpuad.runtime import host
 
 HERE = Path(__file__).parent
 
@@ -62,9 +62,7 @@ class Job:
         self.command = [str(launcher()), "-n", str(ranks), *within, sys.executable, *arguments]
         self.limit, self._locks, self._begin = limit, tempfile.TemporaryDirectory(), time.monotonic()
         paths = [str(HERE), str(HERE.parent), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
-        # what 1 asks for under pytest is only needed by tests that look at what the compiler made
-        level = "0" if os.environ.get(compiler.LEVEL) == "1" else os.environ.get(compiler.LEVEL, "")
-        given = {**QUIET, "PYTHONPATH": os.pathsep.join(filter(None, paths)), LOCKS: self._locks.name, compiler.LEVEL: level}
+        given = {**QUIET, "PYTHONPATH": os.pathsep.join(filter(None, paths)), LOCKS: self._locks.name}
         self._process = subprocess.Popen(
             self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **given}, start_new_session=True,
             cwd=HERE.parents[1],

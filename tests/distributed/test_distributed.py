@@ -30,9 +30,7 @@ def test_three_ranks() -> None:
 
 def test_four_ranks() -> None:
     """On a push what hangs on the number of ranks; nightly all."""
-    passes(
-        4, *(["collective", "program", "failure"] if NIGHTLY else [ON_FOUR, "program:heat_on_strips"]), "random", limit=LIMIT
-    )
+    passes(4, *(["collective", "program", "failure"] if NIGHTLY else [ON_FOUR, "program:heat_on_strips"]), "random", limit=LIMIT)
 
 
 def test_dask(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def moved(way: str, lane: int, n: int, size: int) -> int:
     return first + other if 0 <= other < size else lane
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("way", ["shfl", "shfl_down", "shfl_up", "shfl_xor"])
 @pytest.mark.parametrize("size", [1, 4, 32])
 def test_every_lane_of_every_tile(way: str, size: int) -> None:

@@ -141,7 +141,7 @@ def arguments(n: int = 6) -> list[Any]:
 SINGLE = ("local array", "loop", "members", "whole", "copied", "chosen pointer", "atomics", "indirect")  # float members take part
 
 
-EVERY = [*((name, False) for name in BODIES), *((name, True) for name in share(list(BODIES), 2))]
+EVERY = [*((name, False) for name in BODIES), *((name, True) for name in share(list(BODIES), 4))]
 
 
 @pytest.mark.parametrize(("name", "recorded"), EVERY, ids=[f"{name}-{'all recorded' if all_ else 'analysed'}" for name, all_ in EVERY])

@@ -72,6 +72,7 @@ def pairs(fill: str, loop: str) -> Kernel:
     )
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", FILLED)
 @pytest.mark.parametrize("n", [8, 16, 21])
 def test_last_tile(name: str, n: int) -> None:

@@ -29,9 +29,9 @@ WAYS = {"usual": (True, True), "all_recorded": (False, True), "all_atomic": (Tru
 
 
 def ways(number: int) -> list[str]:
-    """The usual way, and one of the others, in turns; nightly all."""
+    """The usual way, and for every second kernel one of the others, in turns; nightly all."""
     first, *others = WAYS
-    return [first, *(others if NIGHTLY else others[number % len(others) :][:1])]
+    return [first, *(others if NIGHTLY else others[number // 2 % len(others) :][: number % 2])]
 
 
 @pytest.mark.parametrize(("name", "way"), [(name, way) for number, name in enumerate(KERNELS) for way in ways(number)])
@@ -45,6 +45,7 @@ def test_gradient(name: str, executor: str, way: str) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 @pytest.mark.parametrize("name", share(list(KERNELS), 2))
 def test_generated_text_compiles(name: str) -> None:

@@ -20,7 +20,7 @@ from gpuad.runtime.compiler import has_compiler
 NIGHTLY, FIRST = (int(os.environ.get(name, "0")) for name in ("GPUAD_NIGHTLY", "GPUAD_SEED"))
 LAUNCHES: int | None
 WAYS: Ways
-LAUNCHES, WAYS = (None, in_all_ways) if NIGHTLY else (4, in_few_ways)
+LAUNCHES, WAYS = (None, in_all_ways) if NIGHTLY else (3, in_few_ways)
 OWN = len(list(own_words()))
 CHOSEN = list(shapes().values()) if NIGHTLY else [*share(list(shapes().values())[:OWN], 2), *list(shapes().values())[OWN::10]]
 RANDOM = NIGHTLY or 5

@@ -51,6 +51,7 @@ def values(n: int = N, seed: int = 0) -> Any:
     return jnp.asarray(np.random.default_rng(seed).normal(size=n))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", share(list(TWENTY), 2))
 def test_check_grads_in_both_modes_under_jit(name: str) -> None:
     d = described(name)

@@ -72,12 +72,14 @@ UNARY = ["negative", "exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "sinh", 
 BINARY = ["add", "subtract", "multiply", "divide", "power", "maximum", "minimum"]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(executor: None, name: str, dtype: Any) -> None:
     check(getattr(ops, name), positive(5, dtype=dtype), plain=getattr(np, name), tolerance=1e-3 if dtype == np.float32 else 1e-7)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", BINARY)
 def test_binary_with_broadcasting(executor: None, name: str, dtype: Any) -> None:

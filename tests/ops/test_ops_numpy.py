@@ -106,6 +106,7 @@ def test_remainder_operators() -> None:
 AXES: list[Any] = [None, 0, 1, -1, (0, 2), (-1, -3), ()]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axis", AXES)
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "prod", "var", "std"])

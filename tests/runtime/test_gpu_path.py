@@ -22,6 +22,7 @@ from gpuad.tape.memory.region import Region
 from gpuad.tape.memory.versions import gathering, scattering
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", share(list(CASES), 6))
 def test_case(cupy: Any, name: str) -> None:
     gpu_checks.agrees(cupy, name)
@@ -32,6 +33,7 @@ def test_forward_mode(cupy: Any, name: str) -> None:
     gpu_checks.agrees(cupy, name, gpuad.Forward)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", gpu_checks.SPLIT)
 def test_split_pair(cupy: Any, name: str) -> None:
     gpu_checks.split_agrees(cupy, name)

@@ -145,6 +145,7 @@ def actions(tape: gpuad.Tape) -> int:
     return sum(len(s.actions) for s in tape.steps)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_that_comes_again(name: str, executor: str) -> None:

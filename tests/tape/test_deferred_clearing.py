@@ -351,6 +351,7 @@ class Played:
                 self.seen.append(self.pairs[str(r.choice(list("abcd")))].shadow.copy())
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("seed", range(cases(8, 25)))
 def test_whoever_made_the_shadows(seed: int) -> None:
     """What can be seen is the same to the last bit."""

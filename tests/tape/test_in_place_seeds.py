@@ -197,6 +197,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[Placed]:
     return found
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -237,6 +237,7 @@ def test_threads_that_are_not_elements(names: tuple[str, ...], executor: str) ->
         np.testing.assert_allclose(got, right, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 @pytest.mark.parametrize("cover", [0, -1, 2])
 def test_stencils(dimensions: int, cover: int) -> None:

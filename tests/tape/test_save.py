@@ -137,6 +137,7 @@ def weights(n: Any, seed: int = 9) -> Any:
     return np.random.default_rng(seed).uniform(0.5, 1.5, n)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("save", ["needed", "all"])
 def test_ping_pong(tmp_path: Path, restore: bool, save: str) -> None:
@@ -443,6 +444,7 @@ def scaled_by(x: Any, factor: float, way: Any, y: Any) -> None:
 RULED = share([(p, restore) for p in PROGRAMS for restore in (False, True)], 3)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("program", "restore"), RULED, ids=[f"{p.__name__}-{restore}" for p, restore in RULED])
 def test_programs_with_rules(tmp_path: Path, program: Any, restore: bool) -> None:
     x, w, v = pair((4, 4), 1), pair((4, 4), 2), pair(4, 3)

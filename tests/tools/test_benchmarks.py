@@ -257,7 +257,7 @@ def test_what_is_written_by_hand_is_right_again_and_again(problem: Problem) -> N
 @pytest.mark.parametrize("framework", ["jax", "torch", "warp"])
 def test_everybody_who_is_there_is_right(framework: str) -> None:
     pytest.importorskip(framework)
-    for problem in share(PROBLEMS, 3):
+    for problem in share(PROBLEMS, 6):
         member = Local(problem.name, framework, "cpu")
         inputs = given(problem, problem.quick)
         with crew.written(given=inputs, wanted=problem.wanted(problem.quick, inputs)) as folder:
