@@ -2,8 +2,8 @@
 
 Lines, files, classes and `Any` are counted in the text; files entered, and pairs of files whose functions call each other both ways, are
 seen as `autodiff` of the stencil runs for the first time, all modules being imported before. A pair through `ir/rewrite.py`,
-`codegen/folded.py` or `memo.py`, which call what they are given, is a traversal or a cache at work; those are counted apart. Words are
-those of names of functions and classes that the glossary replaces.
+`analysis/flows.py`, `codegen/folded.py` or `memo.py`, which call what they are given, is a traversal or a cache at work; those are
+counted apart. Words are those of names of functions and classes that the glossary replaces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import FrameType
 import gpuad
 
 ROOT = Path(gpuad.__file__).parent
-DRIVERS = {"ir/rewrite.py", "codegen/folded.py", "memo.py"}
+DRIVERS = {"ir/rewrite.py", "analysis/flows.py", "codegen/folded.py", "memo.py"}
 STENCIL = """
 __global__ void smooth(const float* u, float* v, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
