@@ -95,7 +95,7 @@ ROLL = """extern "C" __global__ void k(const double* u, double* v, int n, int m)
 
 
 @pytest.mark.parametrize(
-    ("read", "kernels", "asks"),
+    ("read", "kernels", "inspected"),
     [
         ("u[i ^ m] * u[i ^ m]", 1, True),  # all elements once, which isl does not know
         ("u[(i + m) % n] * u[(i + m) % n]", 1, False),  # which it does
@@ -103,10 +103,10 @@ ROLL = """extern "C" __global__ void k(const double* u, double* v, int n, int m)
         ("u[i + 1] * u[i] * u[i]", 2, False),
     ],
 )
-def test_only_those_who_may_be_alone_are_asked(read: str, kernels: int, asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    ask = inspectors._ask
-    monkeypatch.setattr(inspectors, "_ask", lambda *args: (asked.append(args), ask(*args))[1])
+def test_only_those_who_may_be_alone_are_inspected(read: str, kernels: int, inspected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    launches = []
+    counted = inspectors._counted
+    monkeypatch.setattr(inspectors, "_counted", lambda *args: (launches.append(args), counted(*args))[1])
     text = ROLL.replace("SUM", read)
 
     def make() -> tuple[Any, ...]:
@@ -115,7 +115,7 @@ def test_only_those_who_may_be_alone_are_asked(read: str, kernels: int, asks: bo
 
     with running("reference"):
         assert len(reverse(compiled(text, "k"), 3, 8, make())) == kernels
-    assert bool(asked) == asks
+    assert bool(launches) == inspected
     agree(text, 3, 8, make)
 
 
