@@ -118,6 +118,7 @@ def test_against_differences(name: str) -> None:
     check_gradient(kernel, state(), grid=(3,), block=(8,), directions=1)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", share(list(BODIES), 2))
 def test_against_barriers_of_one_block(name: str) -> None:
     """In a grid of one block its barriers are barriers of the grid, which gpuad differentiates in one launch."""

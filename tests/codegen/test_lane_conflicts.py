@@ -156,6 +156,7 @@ GRADIENTS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name: str) -> None:
     text = 'extern "C" __global__ void k(const double* x, const double* w, double* y, const int* p, int n, int m) {'

@@ -106,7 +106,7 @@ def reverse_of(name: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("name", share([*IN_STEP, *ALONE], 2))
+@pytest.mark.parametrize("name", share([*IN_STEP, *ALONE], 4))
 def test_same_bits_as_thread_by_thread(name: str) -> None:
     """In full strips and in such that are not."""
     for n in (N, 64, 101, 1):
@@ -119,7 +119,7 @@ def test_same_bits_as_thread_by_thread(name: str) -> None:
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", share([*IN_STEP, *ALONE], 2))
+@pytest.mark.parametrize("name", share([*ALONE, *IN_STEP][1:], 3))
 def test_gradients_are_right(name: str) -> None:
     x, y, z, *rest = given(N)
     values = x.primal.astype(np.float64)

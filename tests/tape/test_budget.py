@@ -92,6 +92,7 @@ def test_anything_else_is_refused(budget: Any) -> None:
 # --- schedules -------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("steps", share(range(1, 13), 2))
 def test_every_schedule_of_short_loops(steps: int) -> None:
     """1 to 6 checkpoints: the bits of a tape without a budget, no more runs than the binomial optimum, and never more bytes than there
