@@ -18,7 +18,7 @@ from gpuad.arguments import layouts
 from gpuad.ir.dtypes import shadow_dtype
 from gpuad.ir.nodes import Accumulate, Atomic, Buffer, How, If, Kernel, Load, Store, Take, Var
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.pipeline.adjoint import Adjoint
+from gpuad.pipeline.derived_kernels import Adjoint
 from gpuad.tape.memory.effects import reached, surely_written
 from gpuad.tools.cases import Case
 

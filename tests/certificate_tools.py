@@ -16,9 +16,9 @@ from gpuad.ir.nodes import Accumulate, Assign, Binary, Block, Buffer, Constant, 
 from gpuad.ir.rewrite import map_blocks, map_expr
 from gpuad.ir.types import I32
 from gpuad.pipeline import schedule
-from gpuad.pipeline.adjoint import Adjoint
 from gpuad.pipeline.calls import Call
 from gpuad.pipeline.certificates import run_of
+from gpuad.pipeline.derived_kernels import Adjoint
 from gpuad.pipeline.pattern import Variant
 
 

@@ -7,7 +7,8 @@ for each *shift* between the sending and the receiving thread, with the sender's
 
 That every contribution is counted once holds for any shift, since moving the work of all threads by one vector is one-to-one. What shifts
 are good for, all contributions to an element meeting in one thread, is looked for here in the indices' polynomials and proved at each
-launch (`accumulate.gather_launch`). The gather kernel writes nothing that it reads; what else the adjoint does runs after it (RULES 2).
+launch (`accumulate.gather_launch`). The gather kernel writes nothing that it reads; what else the adjoint does runs after it (rule 2 of the
+contract).
 
 Assumes: an adjoint without stacks and barriers. Guarantees: valid IR.
 """

@@ -1,20 +1,13 @@
-"""Reductions in registers and over blocks: repeated atomic additions to one element become one addition of a sum.
+"""The accumulation policy: how each accumulation and take of an adjoint reaches memory, plainly, atomically, or reduced first.
 
-Of the atomic additions of an adjoint two kinds need not go to memory one by one. Where the index is made of parameters and the block's
-number, all threads of a block meet in one element: each sums what it has for it, and the block's sum is added once at the kernel's end.
-Where a loop leaves the index as it is, its sum is added once after it; if there is none, the element may be no element at all, and is left
-alone.
+In: an adjoint without stacks, and the shadows of which a proof or an inspector has found that no two threads access one element
+(`pipeline.schedule`); those are accumulated *plainly*, all others *atomically*, in device scope. In a plain shadow, a take that the same
+block follows with an addition to the same element becomes a load and a store. Out: valid IR in which no How.UNDECIDED is left.
 
-Assumes an adjoint with every accumulation decided; guarantees valid IR. Before that is decided, `broadcast` finds what a block has read
-together of its shared memory: all of its threads add to one element then, where they stand between the same barriers.
-
-The accumulation policy: how each accumulation and take reaches memory (plain, atomic, reduced), and why.
-
-A shadow whose elements are each touched by one thread only is accumulated *plainly*; any other *atomically*, in device scope. Reductions
-into 0-d shadows stay reductions. In a plain shadow, a take that the same block follows with an addition to the same element becomes a load
-and a store.
-
-Assumes: an adjoint without stacks. Guarantees: no How.UNDECIDED is left.
+Repeated atomic additions to one element become one addition of a sum. Where the index is made of parameters and the block's number, all
+threads of a block add to one element: each sums its own contributions, and the block's sum is added once at the kernel's end. Where a loop
+does not change the index, its sum is added once after it, unless it had no iteration: the element may be none then. Before any of this,
+`broadcast` finds what a block reads together of its shared memory: all of its threads add to one element there, between the same barriers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs: what the augmented primal records since another run might not give it again, results of atomics (RULES 5), and argmax marks.
+"""Logs: what the augmented primal records since another run might not give it again (contract, rule 5).
 
 A log has one element for each thread and each iteration of the loops around the statement, thread beside thread. The reverse kernel finds
 an element by the same numbers, so nothing has to be counted: that takes loops whose iterations are numbered by their own index, and inner

@@ -182,7 +182,7 @@ class _Reverse:
 
     def _used(self, ledger: Ledger, terms: list[Term], value: ir.Expr, var: ir.Var, span: Span | None) -> tuple[ir.Expr, ir.Expr | None]:
         """The sum of the terms, and the predicate that the value was used at all: it may have been computed without being used, with
-        infinite partials (RULES 18)."""
+        infinite partials (rule 18 of the contract)."""
         seed = total(terms, var.type)
         if not only_conditional(terms) or is_linear(value):
             return seed, None

@@ -1,11 +1,11 @@
 """Lowers stacks to arrays: pushes and pops become stores and loads with a counter.
 
 A stack whose depth is a number in the program text and small lies in a local array of each thread. Any other lies in scratch memory that
-the caller allocates: threads are taken in groups of 32, a group's part is as deep as its deepest thread needs (RULES 13: common depth for
-all would be quadratic on skewed work), and neighbours lie side by side: entry `top` of a thread is at `base[group] + 32 * top + lane`.
-The depths come from a counting kernel: the primal without what only serves its results. Counting and pushing make the same decisions
-because both are compiled without contraction of multiply-add (RULES 12), and a push beyond the counted depth is not made but sets
-`gpuad_overflow`.
+the caller allocates: threads are taken in groups of 32, a group's part is as deep as its deepest thread needs (rule 13 of the contract:
+common depth for all would be quadratic on skewed work), and neighbours lie side by side: entry `top` of a thread is at `base[group] + 32 *
+top + lane`. The depths come from a counting kernel: the primal without what only serves its results. Counting and pushing make the same
+decisions because both are compiled without contraction of multiply-add (rule 12 of the contract), and a push beyond the counted depth is
+not made but sets `gpuad_overflow`.
 
 An executor that runs the threads of a launch one after the other, as on the CPU, needs no room for all of them: it has a row for each
 field, in which an entry follows the one before it, which the next thread finds in the cache, and which grows, so that nothing is counted.

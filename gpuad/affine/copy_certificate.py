@@ -1,7 +1,8 @@
-"""Certificates of copies as kernels: one sets just the elements that a copy does, to what that sets them to, and does nothing else.
+"""Certificates of kernels that copy or clear in the threads of a launch beside it: derived from access relations, checked by their text.
 
-A kernel that copies or clears in the threads of a launch beside it was derived from how that launch touches memory. Here its text alone is
-looked at, with the numbers of its launch. What hangs on data is not certified.
+In: a kernel with the numbers of its launch, its target, its source or None, and a range of elements. Out: True only if isl shows that the
+elements written are exactly those of the range, and that each receives the source's element at the same index, or one constant. False
+where an index or a condition depends on data.
 """
 
 from __future__ import annotations

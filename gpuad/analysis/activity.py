@@ -3,7 +3,7 @@
 A value is *varied* if it depends differentiably on an active input, *useful* if an active output depends differentiably on it, and
 *active* if both. Integers, comparisons and conversions to integers end a path. Scalars are followed by their definitions; memory by one
 bit a buffer, whatever the order of statements, which errs on the side of more activity. Activity prunes values, never takes: whether a
-store clears a shadow does not depend on activity (RULES 4).
+store clears a shadow does not depend on activity (rule 4 of the contract).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Data races that follow from a launch's numbers.
 
-A gradient is promised for launches without data races (RULES 11). Most violations can only be found by running (the reference executor
-does); but where one thread stores at an affine index, or adds there, and another reads there, the same forms that prove accumulation
-injective prove the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely
+A gradient is promised for launches without data races (rule 11 of the contract). Most violations can only be found by running (the
+reference executor does); but where one thread stores at an affine index, or adds there, and another reads there, the same forms that prove
+accumulation injective prove the race. Only what is certain counts: guards and loop bounds that the forms express fully, threads that surely
 exist. A barrier between the two orders threads of one block, but not those of two (`blocks_conflict`).
 
 Stores of which several threads may leave different values in one element, as far as their text tells, are `contested`; whether two threads

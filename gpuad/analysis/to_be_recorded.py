@@ -7,8 +7,8 @@ on a working copy. A tracked load (and any load of a local array) is *stable* if
 memory lives: it may be repeated during the reverse sweep. An unstable load is recorded while the forward sweep passes it. A stable load of
 a parameter is *final* if no atomics change that memory: the memory as the launch leaves it still holds what was loaded.
 
-Where no barrier lies between, only the order within one thread matters: by the premise (RULES 11) no other thread writes what this one
-reads. Across a barrier any thread's store may reach any address of memory that threads share.
+Where no barrier lies between, only the order within one thread matters: by the premise (rule 11 of the contract) no other thread writes
+what this one reads. Across a barrier any thread's store may reach any address of memory that threads share.
 """
 
 from __future__ import annotations

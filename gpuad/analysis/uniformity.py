@@ -1,8 +1,9 @@
 """Uniformity: which values are the same in all threads of a block that are in step, and so may steer control flow around a barrier.
 
 A value is uniform if it is computed from uniform values: scalar parameters, blockIdx, blockDim, gridDim, constants. A load at a uniform
-index gives one value, since no other thread may write there without a barrier between (RULES 11). What an If gives is uniform if its
-condition is, and what a loop carries if the number of its iterations is; both are found by assuming it and looking for a contradiction.
+index gives one value, since no other thread may write there without a barrier between (rule 11 of the contract). What an If gives is
+uniform if its condition is, and what a loop carries if the number of its iterations is; both are found by assuming it and looking for a
+contradiction.
 """
 
 from __future__ import annotations

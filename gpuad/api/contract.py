@@ -17,7 +17,7 @@ from ..ir.surface import Function
 from ..ir.types import Space
 from ..optimize.privatisation import tiles
 from ..pipeline import Call, Stage
-from ..pipeline.adjoint import Adjoint
+from ..pipeline.derived_kernels import Adjoint
 from ..pipeline.pattern import Parameter
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from .. import pipeline
 from ..errors import LaunchError
 from ..pipeline import Call
-from ..pipeline.adjoint import Tangent
+from ..pipeline.derived_kernels import Tangent
 from ..runtime.array_types import Extents
 from .argument_flattening import FlatArguments, library_of, on_stream
 from .call_replay import CallKey, replay_call

@@ -1,4 +1,4 @@
-"""The dropped-gradient check (RULES 4): a call in which a gradient would flow to an argument without a shadow is refused.
+"""The dropped-gradient check (rule 4 of the contract): a call in which a gradient would flow to an argument without a shadow is refused.
 
 In: a bound call, and from its activity analysis the escapes (`analysis.activity.Escape`: varied values written into memory without a
 shadow) and whether any active input reaches an active output. Out: nothing, or a ShadowError with the place of the store, the argument, and
@@ -18,12 +18,12 @@ from ..analysis.activity import Escape
 from ..arguments.recorder import current as recording
 from ..errors import ShadowError, TapeError
 from ..pipeline import Call
-from ..pipeline.adjoint import Adjoint
+from ..pipeline.derived_kernels import Adjoint
 from .kernels import Kernel
 
 
 def check_flow(chosen: Kernel, call: Call, escapes: Sequence[Escape], connected: bool) -> None:
-    """Nothing may be dropped by forgetting (RULES 4)."""
+    """Nothing may be dropped by forgetting (rule 4 of the contract)."""
     by_name = call.bound.by_name
     actives = ", ".join(f"`{a.name}`" for a in call.bound.arguments if a.shadows)
     for escape in escapes:

@@ -17,7 +17,7 @@ from ..ir.nodes import Accumulate, Alloc, Atomic, Buffer, How, Kernel, Load, Stm
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Function
 from ..pipeline import Call, Stage
-from ..pipeline.adjoint import Adjoint
+from ..pipeline.derived_kernels import Adjoint
 from .contract import contract, filled, gathered, shadow_parameters
 
 

@@ -15,7 +15,7 @@ from .. import pipeline
 from ..accumulate.fixed_point import fixed_point
 from ..errors import LaunchError, UnsupportedError
 from ..pipeline import Call, State
-from ..pipeline.adjoint import Adjoint, Tangent
+from ..pipeline.derived_kernels import Adjoint, Tangent
 from .argument_flattening import FlatArguments
 from .dropped_gradients import check_flow
 from .kernels import Kernel, Planned, pattern_of

@@ -14,7 +14,7 @@ from ..arguments.annotations import Duplicated
 from ..arguments.arrays import namespace
 from ..ir.nodes import Kernel as IrKernel
 from ..pipeline import Call, State
-from ..pipeline.adjoint import Adjoint
+from ..pipeline.derived_kernels import Adjoint
 from ..runtime.base import Memory
 from .argument_flattening import on_stream
 from .dropped_gradients import check_flow

@@ -15,7 +15,7 @@ from ..ir.rewrite import walk_stmts
 from ..ir.surface import Function
 from ..lower.grid_parts import Choose, Plan, Repeat, Step
 from ..pipeline import Call
-from ..pipeline.adjoint import Adjoint
+from ..pipeline.derived_kernels import Adjoint
 from .explain import AdjointText, Explanation, Row, Written, written
 
 

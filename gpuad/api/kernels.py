@@ -31,7 +31,7 @@ from ..ir.surface import Declaration, Function, Global, uses_dynamic
 from ..ir.types import Pointer, Scalar, value_type
 from ..memo import Memo, specialized
 from ..pipeline import Call, executor_of
-from ..pipeline.adjoint import Adjoint, Tangent
+from ..pipeline.derived_kernels import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
 from ..pipeline.pattern import Pattern
 from ..recursion_limit import room

@@ -17,7 +17,7 @@ import numpy as np
 from .. import fusion, pipeline
 from ..ir.nodes import Kernel as IrKernel
 from ..pipeline import Call, executor_of
-from ..pipeline.adjoint import Adjoint, Tangent
+from ..pipeline.derived_kernels import Adjoint, Tangent
 from ..pipeline.pattern import Parameter
 from ..pipeline.stage import is_plain
 from ..runtime.base import Dim3, Memory

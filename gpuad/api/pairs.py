@@ -20,7 +20,7 @@ from ..ir.records import split_parameter
 from ..ir.surface import Function
 from ..ir.types import Scalar
 from ..pipeline import Call, State
-from ..pipeline.adjoint import Adjoint
+from ..pipeline.derived_kernels import Adjoint
 from ..pipeline.pattern import Pattern
 from ..runtime.array_types import Extents
 from ..runtime.base import Memory

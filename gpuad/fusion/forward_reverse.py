@@ -17,8 +17,8 @@ from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tel
 from ..ir.rewrite import holds, walk_stmts
 from ..ir.types import Space
 from ..ir.verify import verify
-from ..pipeline.adjoint import Adjoint
 from ..pipeline.calls import Call
+from ..pipeline.derived_kernels import Adjoint
 from ..pipeline.modes import plain_allowed
 from ..pipeline.pattern import Parameter
 from ..pipeline.stage import Stage, is_plain

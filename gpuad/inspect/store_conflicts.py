@@ -1,11 +1,11 @@
 """Store-conflict inspector: a kernel that finds out whether two threads of a launch store different values to one element.
 
 The adjoint of a store takes its shadow. If several threads store different values to one element, one of them wins and only that one may
-receive the adjoint, and which one it was is not on record: such a launch is refused (RULES 10), unless barriers put the threads in an order
-(`barrier_order`). Values that are equal by accident count as different. Where the map of a store is not proved one-to-one and its value is
-not the same for all threads, this slice of the primal runs twice before the launch. In the first run every such store leaves a signature of
-what its value is made of (the places that it was read from; if that cannot be told, the thread); in the second, a thread that finds another
-signature sets a flag.
+receive the adjoint, and which one it was is not on record: such a launch is refused (rule 10 of the contract), unless barriers put the
+threads in an order (`barrier_order`). Values that are equal by accident count as different. Where the map of a store is not proved
+one-to-one and its value is not the same for all threads, this slice of the primal runs twice before the launch. In the first run every such
+store leaves a signature of what its value is made of (the places that it was read from; if that cannot be told, the thread); in the second,
+a thread that finds another signature sets a flag.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from ..ir.nodes import Accumulate, Atomic, Buffer, Store, Take
 from ..ir.nodes import Kernel as IrKernel
 from ..ir.rewrite import walk_stmts
 from ..pipeline import Call, State
-from ..pipeline.adjoint import Adjoint
+from ..pipeline.derived_kernels import Adjoint
 from ..pipeline.pattern import Pattern
 from ..runtime.array_types import Extents, NdArray
 from ..runtime.base import Memory

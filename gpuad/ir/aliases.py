@@ -1,20 +1,15 @@
-"""Which pointer parameters overlap at a launch: the pattern for which a kernel is lowered.
+"""Which pointer parameters overlap at a launch, and which are null: the pattern for which a kernel is lowered.
 
-Overlapping parameters become one buffer, so that every later pass sees one array with element offsets known relative to each other
-(RULES.md, rule 3). Parameters not mentioned are taken to be disjoint; whoever launches has to check that.
+Overlapping parameters become one buffer, so that every later pass sees one array with element offsets known relative to each other (rule 3
+of the contract). Parameters not mentioned are assumed to be disjoint; the caller of a launch has to check that.
 
-Pointers that a kernel compares with null: `bias ? bias[c] : 0`, `if (mask != nullptr)`.
+A comparison of a pointer with null (`bias ? bias[c] : 0`) becomes a constant: a kernel is lowered for launches without arrays for some of
+its parameters (`Function.absent`). That holds for a parameter, and for what begins as one: a helper's parameter, a local pointer. One that
+may be assigned later is not among these.
 
-Whether there is an array is the launch's to say, and one adjoint cannot serve both answers: a kernel is lowered for launches without arrays
-for some of its parameters (`Function.absent`), and the comparison becomes a constant. That holds for a parameter, and for what begins as
-one: a helper's parameter, a local pointer. One that may be made to point elsewhere later, to nothing for instance, is not among these.
-
-Null pointer arguments: a kernel variant in which every access to an absent array is an assertion that fails.
-
-A null pointer is legal as long as it is not dereferenced, and whether it is may depend on data. On a CPU that would end the process. So
-each access becomes an assertion that fails, and what would be read is 0 for the passes after it.
-
-Assumes valid IR. Guarantees that none of the buffers is accessed.
+A null pointer is legal as long as it is not dereferenced, which may depend on data. `without_arrays` gives the variant in which every
+access to an absent array is an assertion that fails, and what would be read is 0 for the passes after it. Assumes valid IR; guarantees that
+none of the buffers is accessed.
 """
 
 from __future__ import annotations

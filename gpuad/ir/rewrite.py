@@ -1,9 +1,8 @@
-"""Generic tools for passes over the core IR: rebuilding expressions, and looking into or rebuilding statements.
+"""Traversals of the core IR: rebuilding expressions, looking into or rebuilding statements, fresh names.
 
-Nodes are frozen, so a pass builds new ones. Expression tools give back the very same object where nothing changed, which keeps passes
-cheap and lets them test for a fixpoint with `is`.
-
-Fresh variables and buffers for one kernel under construction: deterministic, so that the same input gives the same text.
+Nodes are frozen, so a pass builds new ones. Expression tools return the very same object where nothing changed, which keeps passes cheap
+and lets them test for a fixpoint with `is`. `Names` gives fresh variables and buffers for one kernel under construction, deterministically:
+the same input gives the same text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The surface tree: what a frontend hands over, typed C semantics with mutable variables, pointers, calls and early exits.
+"""The surface tree, the abstract syntax tree that frontends make: C semantics with types, mutable variables, pointers and early exits.
 
 Frontends make every conversion explicit (`Cast`), resolve overloads to the names of `functions.FUNCTIONS`, expand macros and templates,
 and refuse what they cannot represent. `lower.normalize` lowers this tree to the core IR of `nodes.py`. Expressions here may have side
@@ -6,9 +6,7 @@ effects (`Assign`, `IncDec`, `AtomicCall`, calls of helpers) and are evaluated i
 
 Lvalues are `Name`, `Index`, `Deref`, a `Member` of an lvalue, `Bits` of one, an assignment, and a call of a function that returns a
 reference. A variable of reference type is a `Name` whose declaration has `reference=True`: it is bound by its initialiser (or argument) and
-stands for that lvalue ever after. An array name used as a value is wrapped in `Decay`.
-
-Whether an expression of the surface tree does more than give a value.
+denotes that lvalue ever after. An array name used as a value is wrapped in `Decay`.
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ def _fields(stack: ir.Stack, kept: list[int]) -> ir.Stack:
     return replace(stack, fields=tuple(stack.fields[i] for i in kept))
 
 
-Memory: TypeAlias = "Buffer | tuple[str, int | None]"  # shared arrays by name and length: copies of one are one (`tiles.share`)
+Memory: TypeAlias = "Buffer | tuple[str, int | None]"  # shared arrays by name and length: copies of one are one (`privatisation`)
 Touched: TypeAlias = "frozenset[tuple[Memory, str]]"  # how: 'read', 'write' or 'atomic'
 
 NOTHING: Touched = frozenset()

@@ -6,7 +6,7 @@
                                                        }
 
 So its adjoint is formed in the branch as well, where it is known that the number was used. Outside, each of its partials would have to ask
-whether it was, since one that is infinite must not come to anything where it was not (RULES 18).
+whether it was, since one that is infinite must not come to anything where it was not (rule 18 of the contract).
 
 Assumes unique definitions. Guarantees the same values; nothing is sunk into a loop, and no read of memory.
 """

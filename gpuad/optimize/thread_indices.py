@@ -9,9 +9,9 @@ own.
 
 `for (i = x; i < n; i += threads_x)`, x being the thread's index, reaches each i below n once, in one thread or another. Where a thread is
 known by such loops alone and writes to memory nowhere else, the launch comes to one of as many threads as there are iterations, whose index
-is i. What stands beside such a loop is done once a thread, however many iterations there are, so it keeps the launch as it is (RULES 26).
-That is for those that look at where things are touched: it says nothing of the order in which a thread comes to its iterations, so who
-relies on one thread not reading what another has written has to show that no two iterations meet.
+is i. What stands beside such a loop is done once a thread, however many iterations there are, so it keeps the launch as it is (rule 26 of
+the contract). That is for those that look at where things are touched: it says nothing of the order in which a thread comes to its
+iterations, so who relies on one thread not reading what another has written has to show that no two iterations meet.
 
 Normalises comparisons of a thread's index with bounds: `x >= 2` for `x - 1 > 0`, `x < 1` for `x + (n - 1) < n`.
 

@@ -23,7 +23,6 @@ from .adjoint_memory import (
     shadow_type,
 )
 from .calls import Call, _cuda, executor_for_tests, executor_of
-from .deterministic import add_in_fixed_point, fixed_sizes
 from .forward_over_reverse import before_second, check_directions, paired, tangent_arguments
 from .inspectors import Counted, is_injective
 from .launch_checks import (
@@ -53,6 +52,7 @@ from .modes import (
     nothing_plain_for_tests,
     plain_allowed,
 )
+from .reproducible_sums import add_in_fixed_point, fixed_sizes
 from .schedule import (
     alone,
     counting,

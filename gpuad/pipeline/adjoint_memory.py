@@ -25,8 +25,8 @@ from ..ir.dtypes import DType, dtype_of
 from ..ir.nodes import Buffer
 from ..ir.types import Scalar
 from ..runtime.base import Argument, Memory
-from .adjoint import Adjoint, Inspected
 from .calls import Call
+from .derived_kernels import Adjoint, Inspected
 from .pattern import Parameter
 
 

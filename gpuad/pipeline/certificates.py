@@ -19,8 +19,8 @@ from ..affine.relations import is_installed
 from ..ir.nodes import Block, Buffer, Kernel, Stmt, Store, Var
 from ..ir.rewrite import walk_stmts
 from ..runtime.base import Dim3
-from .adjoint import Adjoint, Inspected
 from .calls import Call
+from .derived_kernels import Adjoint, Inspected
 from .inspectors import is_injective, one_by_one
 from .pattern import Parameter, Variant
 from .stage import Certificate, Stage

@@ -19,9 +19,9 @@ from ..errors import ShadowError
 from ..ir.dtypes import dtype_of
 from ..ir.types import HALVES
 from ..runtime.base import Argument, Memory
-from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, before, copied, shadow_of, shadow_type
 from .calls import Call
+from .derived_kernels import Adjoint
 from .pattern import Parameter
 
 

@@ -19,9 +19,9 @@ from ..inspect.barrier_phase import NOTES, BarrierPhaseInspector
 from ..inspect.injectivity import MOST, InjectivityInspector
 from ..ir.nodes import Buffer
 from ..runtime.base import Executor, Memory
-from .adjoint import Adjoint
 from .adjoint_memory import shadow_of
 from .calls import Call
+from .derived_kernels import Adjoint
 
 _RUNS = 1 << 16
 _WASTED = 4  # times as many accesses as there are elements: threads meet

@@ -25,10 +25,10 @@ from ..ir.nodes import Accumulate, Alloc, Atomic, Buffer, Kernel, Load, Stmt, St
 from ..ir.rewrite import holds, walk_stmts
 from ..optimize.privatisation import tiles
 from ..runtime.base import Memory
-from .adjoint import Adjoint, Inspected
 from .adjoint_memory import copied, fingerprint
 from .calls import Call
 from .certificates import may_collide
+from .derived_kernels import Adjoint, Inspected
 
 
 def check_device(call: Call) -> None:

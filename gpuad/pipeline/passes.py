@@ -4,8 +4,9 @@
                                                                               --TANGENT--> tangent (`tangent_of`)
 
 What each pass has made is valid IR, and observers receive it by the pass's name (`ir.verify`; `gpuad show FILE.cu --stage NAME`). What
-depends on a launch's numbers is decided afterwards: an `adjoint.Adjoint` makes the kernels for it and `schedule` chooses among them, as a
-set of truth values, so that few texts serve all launches.
+depends on a launch's numbers is decided afterwards, as a set of truth values, so that few texts serve all launches: `schedule.stages`
+chooses kernels which `derived_kernels.Adjoint` makes (accumulate, materialise, gather, rest, sums, inspectors),
+`certificates` say that they do what the adjoint does, and `codegen.cuda` or `codegen.cpu` prints them for the executors of `runtime`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from ..optimize.dead_code import eliminate_dead_code, without_output
 from ..optimize.privatisation import privatise_arrays, privatise_tiles
 from ..optimize.simplify import forward_stores, simplify
 from ..optimize.sinking import sink_values
-from .adjoint import Adjoint, Tangent
+from .derived_kernels import Adjoint, Tangent
 from .pattern import Parameter, Pattern, adjoint_parameters, primal_and_shadow, shadows_of, stack_parameters, stopped
 
 __all__ = ["ADJOINT", "CANONICAL", "PRIMAL", "TANGENT", "primal_of", "reverse_of", "second_of", "tangent_of"]
@@ -402,7 +403,7 @@ def _extrema_resolution(
     first = {p.item: p.position for p in parameters if p.role == "log"}
     lengths = [Parameter("count", first[one.logs[0].buffer], count) for one, count in zip(kept, counts, strict=True)]
     used = (*(p for p in parameters if p.item in touched), *lengths)
-    result = Kernel(f"{kernel.name}_settle", tuple(p.item for p in used), body, kernel.span)
+    result = Kernel(f"{kernel.name}_extrema_tangents", tuple(p.item for p in used), body, kernel.span)
     verify(result)
     return result, used
 
@@ -434,7 +435,8 @@ def _read_logs(layout: Layout, logs: Mapping[int, Log]) -> dict[int, Log]:
 
 
 def exact(kernel: Kernel) -> bool:
-    """Whether something is decided by floating-point values, so that primal and reverse must round alike (no contraction, RULES 12)."""
+    """Whether something is decided by floating-point values, so that primal and reverse must round alike (no contraction, rule 12 of the
+    contract)."""
     return any(_decides(e) for top in expressions_in(kernel.body) for e in walk(top))
 
 

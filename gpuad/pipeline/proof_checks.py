@@ -17,9 +17,9 @@ import numpy as np
 
 from ..errors import LaunchError
 from ..runtime.base import Executor, Memory
-from .adjoint import Adjoint
 from .adjoint_memory import State, new_logs, shadow_of
 from .calls import Call
+from .derived_kernels import Adjoint
 
 Pass: TypeAlias = Callable[[Call, State], None]
 _CLOSE = {8: 1e-9, 4: 1e-3}

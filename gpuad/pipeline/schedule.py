@@ -31,17 +31,17 @@ from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts, written_in
 from ..runtime.base import Argument, Memory
-from .adjoint import Adjoint
 from .adjoint_memory import State, argument_of, copied, live, shadow_of
 from .calls import Call
 from .certificates import NO_ISLPY, certified, conflicting, counted_injective
 from .certificates import in_fixed_point as certified_in_fixed_point
-from .deterministic import run_fixed
+from .derived_kernels import Adjoint
 from .inspectors import may_be_injective, one_by_one
 from .launch_checks import stored_alike
 from .modes import analysing, checks_proofs, in_fixed_point, plain_allowed
 from .pattern import Variant
 from .proof_checks import check_proofs
+from .reproducible_sums import run_fixed
 from .stage import Stage
 
 _MOST_KEPT = (1 << 31) - 1  # threads that keep numbers for others: their index is an int

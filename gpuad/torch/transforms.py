@@ -1,9 +1,11 @@
-"""The form that returns under `torch.func`: grad, vjp, jvp, vmap and what is made of them.
+"""The form that returns under `torch.func`: grad, vjp, jvp, vmap and their compositions.
 
-Such a transform shows an operation tensors that stand for others, of which only their shapes are known, so all that lies between a launch
-and its reverse goes through PyTorch as tensors, and every number that may carry a gradient is taken to carry one. vmap runs a launch once
-for each element of the batch. Tensors are in the order of their indices: one that is not contiguous is refused, as its order in memory is
-not kept here."""
+In: an operator and its arguments. Out: its outputs, with nodes of autograd.Function that have backward, jvp and vmap. Within a transform an
+operation gets functorch's wrapper tensors, of which only shapes are known, so all that lies between a launch and its reverse goes through
+PyTorch as tensors, and every number that may carry a gradient is assumed to carry one. vmap runs a launch once for each element of the
+batch. Tensors are in the order of their indices: one that is not contiguous is refused, as its order in memory is not kept here. GpuadError
+for third derivatives.
+"""
 
 from __future__ import annotations
 

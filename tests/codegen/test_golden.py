@@ -17,7 +17,7 @@ from gpuad import Duplicated
 from gpuad.frontend.cuda.translation_unit import INCLUDE
 from gpuad.ir.nodes import Buffer, Stmt, Var
 from gpuad.ir.rewrite import walk_stmts
-from gpuad.pipeline.adjoint import Adjoint
+from gpuad.pipeline.derived_kernels import Adjoint
 from gpuad.pipeline.pattern import Pattern
 
 

@@ -29,9 +29,9 @@ from gpuad.errors import GpuadError
 from gpuad.ir.nodes import Accumulate, Alloc, Block, Buffer, How, Load, Store, Take
 from gpuad.ir.rewrite import edit, walk_stmts
 from gpuad.pipeline import certificates, schedule
-from gpuad.pipeline.adjoint import Adjoint
 from gpuad.pipeline.calls import Call
 from gpuad.pipeline.certificates import run_of
+from gpuad.pipeline.derived_kernels import Adjoint
 from gpuad.pipeline.pattern import Variant
 from gpuad.tape.reverse.shadow_touches import touches_of
 from gpuad.tape.reverse.zero_regions import zeros_of

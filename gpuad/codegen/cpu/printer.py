@@ -1,6 +1,7 @@
-"""Prints expressions for the CPU: subscripts in 64 bits, and calls where C++ leaves an integer operation undefined that PTX defines.
+"""Prints expressions and the bodies of kernels for the CPU, in C++.
 
-Prints the bodies of kernels for the CPU: what a thread adds to a sum over threads goes to the loop that runs it.
+Subscripts are in 64 bits; an integer operation that C++ leaves undefined and PTX defines is a call of a helper. What a thread adds to a sum
+over threads goes to the loop that runs the thread.
 """
 
 from __future__ import annotations

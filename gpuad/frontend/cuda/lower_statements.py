@@ -1,14 +1,11 @@
-"""Statements.
+"""Lowers clang's statements to the surface tree, by the kind of cursor; what no handler takes is refused at its place.
 
-The headers of `for` and `if`, whose absent parts clang leaves out: what is there is told apart by where the semicolons are.
+clang leaves absent parts of the headers of `for` and `if` out: `for (;; ++i)` and `for (; !f;)` have the same children. Where the header
+is written out in the text, the places of its two semicolons identify each child; where it comes from a macro there are none to see, and
+only a header with all parts is accepted.
 
-`for (;; ++i)` and `for (; !f;)` show the same children. Where the header is written out in the text, its two semicolons settle what each
-child is. Where it comes from a macro there are no semicolons to see, and only a header with all parts is accepted.
-
-Device printf and assert: they belong to the forward launch, and to no derivative.
-
-What a kernel prints are numbers. A call that prints a string or an address, or whose values are not those that its text asks for, is left
-out: it changes no numbers either.
+Device printf and assert belong to the forward launch, and to no derivative. A call of printf that prints a string or an address, or whose
+values are not those that its format requires, is left out: it changes no numbers.
 """
 
 from __future__ import annotations

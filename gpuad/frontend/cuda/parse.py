@@ -1,9 +1,8 @@
-"""CUDA text to a `Module`: libclang reads it, its diagnostics become errors at the user's line, and kernels are lowered when asked for.
+"""CUDA text to a `Module`: libclang reads it, its diagnostics become errors at the user's line, and kernels are lowered when needed.
 
-Name expressions, `step<float, 3>`, ask for an instance of a template, as in NVRTC and CuPy. An uninstantiated template has no types: so a
-line that takes the address of the instance is appended to the user's text, and what that line refers to is the concrete function.
-
-From a function's cursor to its surface tree: the tables of handlers, put together here, and functions themselves.
+Name expressions, `step<float, 3>`, name an instance of a template, as in NVRTC and CuPy. An uninstantiated template has no types: so a
+line that takes the address of the instance is appended to the user's text, and what that line refers to is the concrete function. From a
+function's cursor to its surface tree leads `lower_function`, with the tables of handlers of the `lower_*` modules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""clang's types as those of the IR.
-
-C's conversions between types, made explicit.
-"""
+"""clang's types as those of the IR, and C's conversions between types, made explicit as casts."""
 
 from __future__ import annotations
 

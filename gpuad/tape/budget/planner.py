@@ -17,7 +17,7 @@ from ...budget import Chain, Keep, Move, Reverse, Weighted, moves_from, moves_of
 from .online_checkpoints import Marks
 from .program_states import Program, initial_parts
 from .script import Online, Script, Writer
-from .script_memory import transient_bytes
+from .transient_memory import transient_bytes
 
 MOST_UNITS = 1024
 MOST_WEIGHED = 128  # units that are told apart by what they cost

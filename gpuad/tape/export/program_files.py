@@ -33,7 +33,7 @@ from ...ir.rewrite import walk_stmts
 from ...ir.shared import dynamic_bytes
 from ...optimize.dead_code import waits
 from ...pipeline import Call, Stage
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 from ...pipeline.pattern import Parameter
 from ...runtime.array_types import NdArray
 from ...runtime.base import Dim3

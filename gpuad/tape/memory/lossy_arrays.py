@@ -11,7 +11,7 @@ from typing import Any
 from ...analysis.decisions import decided_by
 from ...errors import TapeError
 from ...ir.nodes import Buffer
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 from ..record.operations import Use
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled

@@ -18,7 +18,7 @@ from ...ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store
 from ...ir.rewrite import Names, walk_stmts
 from ...ir.verify import verify
 from ...optimize.simplify import simplify
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 from ...pipeline.pattern import Parameter, stack_parameters
 
 

@@ -1,4 +1,4 @@
-"""Decides, when memory is about to be overwritten, whether it is copied or a few values are kept in its place (RULES 14, N2 and N3).
+"""Decides, when memory is about to be overwritten, whether it is copied or a few values are kept in its place (rule 14 of the contract).
 
 A launch whose adjoint could do with values that a thread computes once (see `checkpoint_kernels`) needs the memory that they are made of
 only as long as they are not kept. If that memory survives, nothing is saved. Else the launches that need it are decided together, since one
@@ -16,7 +16,7 @@ from ...api import Kernel as UserKernel
 from ...ir.dtypes import dtype_of
 from ...ir.nodes import Kernel
 from ...pipeline import Call, State
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 from ...runtime.actions import Doing
 from ...runtime.base import Memory
 from ..memory.region import EMPTY, Region
@@ -128,8 +128,8 @@ class Keeping(ABC):
 
     def keep_light(self, steps: Sequence[Step]) -> bool:
         """The program, which is done by these steps, comes again: its launches keep values in place of memory that survives too, where
-        these are less to read (see `extracting.is_light`). Changes operations and steps; whether any. To be called before the steps are
-        done again, since nothing was kept when they were recorded."""
+        these are less to read (see `checkpoint_extraction.is_light`). Changes operations and steps; whether any. To be called before the
+        steps are done again, since nothing was kept when they were recorded."""
         surviving, self.surviving = self.surviving, ()
         if not surviving or len(steps) != len(self.operations):
             return False

@@ -17,7 +17,7 @@ from ...arguments.deferred_clearing import end_internal_reads, internal_reads
 from ...arguments.layouts import layout
 from ...errors import ShadowError
 from ...pipeline import Call
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 from ...runtime.array_types import Extents
 from ...runtime.base import Memory
 from ..budget.rerun import launch_again

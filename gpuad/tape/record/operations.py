@@ -31,8 +31,8 @@ class Use:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Effects:
-    """May-writes, and what the adjoint reads: as it was `before` the operation, or as it is `after` it (RULES 1 and 14). `must`: what is
-    surely written."""
+    """May-writes, and what the adjoint reads: as it was `before` the operation, or as it is `after` it (rules 1 and 14 of the contract).
+    `must`: what is surely written."""
 
     writes: tuple[Use, ...] = ()
     before: tuple[Use, ...] = ()

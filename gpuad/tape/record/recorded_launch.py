@@ -18,7 +18,7 @@ from ...ir.dtypes import dtype_of
 from ...ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store, Take
 from ...ir.rewrite import walk_stmts
 from ...pipeline import Call, Stage, State
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 from ...pipeline.pattern import Parameter
 from ...runtime.actions import Action, ByPython
 from ...runtime.base import Memory

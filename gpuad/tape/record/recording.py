@@ -1,8 +1,8 @@
 """What a recording knows of memory: which has a shadow, which was used without one, what is needed, and what has been saved of it.
 
-Every operation passes here before it runs. An argument is judged by the memory behind it, not by the name under which it comes (RULES 4):
-bare memory that has a shadow takes it if it is only written, and is refused if it is read; active data that goes into memory without a
-shadow must not come out again; and where a shadow turns up late, what was done to its memory before is judged again.
+Every operation passes here before it runs. An argument is judged by the memory behind it, not by the name under which it comes (rule 4 of
+the contract): bare memory that has a shadow takes it if it is only written, and is refused if it is read; active data that goes into memory
+without a shadow must not come out again; and where a shadow turns up late, what was done to its memory before is judged again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...arguments.arrays import address, resolve
 from ...errors import ShadowError, TapeError
 from ...ir.nodes import Kernel as Primal
 from ...pipeline import Call
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 from ...runtime.actions import Doing
 from ...runtime.array_locks import borrows_memory
 from ...runtime.base import Memory
@@ -237,7 +237,7 @@ class Recording(Keeping):
                 )
 
     def _refuse_taint(self, kernel: Kernel, adjoint: Adjoint | None, call: Call) -> None:
-        """Active data that went into an array without a shadow must not come out again (RULES 4)."""
+        """Active data that went into an array without a shadow must not come out again (rule 4 of the contract)."""
         if not self._tainted:
             return
         primal = kernel.primal(call.aliases()) if adjoint is None else adjoint.primal

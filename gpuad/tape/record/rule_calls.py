@@ -329,7 +329,7 @@ def _check_disjoint(rule: Declared, operands: Mapping[str, Operand]) -> None:
 
 
 def _check_flow(rule: Declared, operation: Ruled) -> None:
-    """Nothing may be dropped by forgetting (RULES 4)."""
+    """Nothing may be dropped by forgetting (rule 4 of the contract)."""
     written = [operation.operands[n] for n in rule.effect.writes if n in operation.operands]
     for o in written:
         if operation.varied and o.shadow is None and not o.dropped and o.floats:

@@ -38,8 +38,9 @@ class Effect:
 
 
 class Declared:
-    """A function with its effects and its reverse. `rooms`: the bytes of intermediates that a recorded call (`ruled.Ruled`) takes. `joint`:
-    whether it meets other processes, so that its reverse runs whatever this one knows of it, and takes halves (whose shadows are wider)."""
+    """A function with its effects and its reverse. `rooms`: the bytes of intermediates that a recorded call (`recorded_rule.Ruled`) takes.
+    `joint`: whether it meets other processes, so that its reverse runs whatever this one knows of it, and takes halves (whose shadows are
+    wider)."""
 
     joint = False
 

@@ -1,4 +1,4 @@
-"""Shadows of temporaries: memory that belongs to the tape, shared instead of copied while a recording is reversed (RULES 17).
+"""Shadows of temporaries: memory that belongs to the tape, shared instead of copied while a recording is reversed (contract, rule 17).
 
 After `z = x + y` the shadows of x and y are that of z, unchanged. Where x and y are temporaries too, whose shadows are zero until then,
 they are given the memory of z's shadow instead of a copy of it. So a temporary's shadow has a home and lives there, unless it was given a

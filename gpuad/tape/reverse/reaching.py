@@ -1,4 +1,4 @@
-"""Whether anything that a program began with reaches its seeds (RULES 29).
+"""Whether anything that a program began with reaches its seeds (rule 29 of the contract).
 
 An overwritten value reaches nothing: where every path from an array with a shadow to the seeds goes through an overwrite, all gradients are
 zero. That is right, and surely not what was asked for. So the recorded operations are followed back from the seeds by what they do to

@@ -3,8 +3,8 @@
 An element of a shadow is
 
 * *live*: what is in memory counts; where its seed is read in place, in the memory of the seed (`in_place_seeds`);
-* *zero* for all that follows, whatever memory holds there (RULES 9): so is, when a program is reversed, what it writes, but for the seeds,
-  and what an adjoint has taken. It is not cleared but noted, and cleared where somebody needs it so, or at the end;
+* *zero* for all that follows, whatever memory holds there (rule 9 of the contract): so is, when a program is reversed, what it writes, but
+  for the seeds, and what an adjoint has taken. It is not cleared but noted, and cleared where somebody needs it so, or at the end;
 * *shared*: it lives in the memory of another shadow with the same content, until one of them is written (`copy_on_write`);
 * *owed*: zero after the reversal, and not cleared before its owner looks at it (`reversal_plan.Owed`, `arguments.deferred_clearing`).
 

@@ -16,7 +16,7 @@ from ...analysis.exact_coverage import begun, covers_exactly_once, surely
 from ...ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
 from ...ir.rewrite import touches
 from ...pipeline import Call
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 from ..memory.effects import of_reach, reached
 from ..memory.region import EMPTY, Region
 

@@ -1,7 +1,7 @@
 """The shadows of a program, by memory: which primal bytes have which shadow.
 
 Over a whole recording primals overlap if and only if their shadows do, at the same offsets. Whatever reaches memory that has a shadow is
-treated by that memory, whatever name it comes under (RULES 4).
+treated by that memory, whatever name it comes under (rule 4 of the contract).
 """
 
 from __future__ import annotations

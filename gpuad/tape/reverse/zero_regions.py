@@ -21,7 +21,7 @@ from ... import pipeline
 from ...affine.certificate import Zeros
 from ...ir.nodes import Buffer
 from ...pipeline import Call
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 from ...runtime.base import Memory
 from ..memory.region import EMPTY, Region, span
 from ..memory.versions import Rows, few_rows

@@ -1,4 +1,4 @@
-"""`gpuad demo --program wave`: what a wave has passed through, from what it sounded like at the rim.
+"""`gpuad demo --program wave`: full-waveform inversion, what a wave has passed through from what was recorded at the rim.
 
 A square plate is struck at eight places, one shot each, and microphones around it record. The speed of sound inside is unknown: an
 inversion starts from a uniform plate and changes the map of squared wave speed until a simulation gives the recorded traces. The gradient

@@ -21,7 +21,7 @@ from ...errors import GpuadError, LocatedError
 from ...ir.nodes import Accumulate, How, Take
 from ...ir.rewrite import walk_stmts
 from ...pipeline import Stage
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 from ...runtime import nvrtc
 from ...runtime.reference import Reference
 from ...source import SourceFile, Span, traced

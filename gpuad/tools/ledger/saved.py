@@ -17,7 +17,7 @@ from ...errors import GpuadError
 from ...ir.nodes import Alloc, Buffer, Kernel
 from ...ir.rewrite import walk_stmts
 from ...pipeline import Call, Stage, State
-from ...pipeline.adjoint import Adjoint
+from ...pipeline.derived_kernels import Adjoint
 
 _GROUP = 32  # threads that have one part of a stack in scratch memory
 

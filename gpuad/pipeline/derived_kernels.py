@@ -1,8 +1,8 @@
-"""Adjoints and tangents as objects: what was derived once for all launches, and the kernels that follow from it for some of them.
+"""Adjoints and tangents as objects: what was derived once for all launches, and the kernels derived from it for some of them.
 
-An `Adjoint` holds the reverse pass before it is decided how each contribution reaches its shadow; which kernels make a reverse pass of one
-launch is decided in `schedule`, which requests them: the reverse kernel by `Variant`, gathers, block sums, inspectors. Each is made
-once.
+In: what `passes.reverse_of` or `tangent_of` has derived. Out, each made once and kept: the reverse kernel of a `Variant`, kernels that
+materialise, gather, sum over blocks or do the rest of a pass, and inspectors. Guarantees that each is verified IR; which of them make the
+reverse pass of a launch is decided in `schedule`, and whether they may is for `certificates`.
 """
 
 from __future__ import annotations

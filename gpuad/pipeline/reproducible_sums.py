@@ -1,6 +1,8 @@
-"""Reverse passes with the same bits in every run, however the threads of a launch are ordered (`accumulate.fixed_point`).
+"""Reproducible sums: reverse passes with the same bits in every run, however the threads of a launch are ordered.
 
-Two kernels run in the place of one, with four numbers for each element of the shadows that threads add to together.
+In: an adjoint and a launch whose threads add to elements of a shadow together. Out: two kernels in the place of one: the first finds the
+largest magnitude of the contributions, the second adds them up as integers of four words for each element (`accumulate.fixed_point`).
+Memory: four numbers for each element of such a shadow. Raises LaunchError at a contribution that is not finite, which has no such form.
 """
 
 from __future__ import annotations
