@@ -13,7 +13,7 @@ from .. import pipeline
 from ..analysis.index_polynomials import atoms, definitions, polynomial
 from ..analysis.races import contested, is_plain_write
 from ..codegen.cuda import comment, cuda_source
-from ..ir.nodes import Accumulate, Alloc, Atomic, Buffer, How, Kernel, Load, Stmt, Store, Take, walk
+from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, How, Kernel, Load, Stmt, Store, Take, Var, walk
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Function
 from ..pipeline import Call, Stage
@@ -150,8 +150,9 @@ def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -
         hows = {s.how for s in body if isinstance(s, Accumulate | Take) and s.buffer == p.item}
         first = next((s for s in walk_stmts(adjoint.layout.body) if getattr(s, "buffer", None) == p.item), None)
         how, why = _how(hows)
-        if how == "atomic" and isinstance(p.item, Buffer) and p.item in uncertified:
-            why = f"what is faster is not certified ({uncertified[p.item]})"
+        if how == "atomic" and isinstance(p.item, Buffer):
+            why = _why_atomic(adjoint, p.item, call, hows) or why
+            why = f"what is faster is not certified ({uncertified[p.item]})" if p.item in uncertified else why
         if p.item in collected:
             how, why = "gather", f"each thread of {collected[p.item]} collects for an element of its own"
         rows.append(Row("shadow", p.item.name, how, f"{why} ({_at(first)})"))
@@ -168,13 +169,34 @@ def _how(hows: set[How]) -> tuple[str, str]:
     return "plain", "no two threads touch one element"
 
 
+def _why_atomic(adjoint: Adjoint, shadow: Buffer, call: Call | None, hows: set[How]) -> str:
+    """What keeps the index of additions to a shadow from a proof that they are one thread's each; empty if that is not known."""
+    own = {b: b.name for b in adjoint.primal.buffers} | {copy: b.name for b, copy in adjoint.recording.entry.items()}
+    data = sorted({own[b] for stmt, read in _indirect(adjoint.layout.body) if stmt.buffer == shadow for b in read & own.keys()})
+    if data:
+        return f"its index is read from {', '.join(f'`{name}`' for name in data)}, so that two threads may meet in one element"
+    if call is None and shadow in adjoint.undecided and hows == {How.ATOMIC}:
+        return "no launch is given; for one it may be proved that no two threads meet in one element"
+    return ""
+
+
+def _indirect(body: Block) -> Iterator[tuple[Load | Store | Accumulate, set[Buffer]]]:
+    """The accesses whose index is made of integers in memory, with the buffers that these are read from."""
+    loaded = {s.var: s.buffer for s in walk_stmts(body) if isinstance(s, Load) and s.var.type.is_integer}
+    lets = definitions(body)
+    for stmt in walk_stmts(body):
+        if isinstance(stmt, Load | Store | Accumulate):
+            read = {loaded[v] for a in atoms(polynomial(stmt.index, lets)) for v in walk(a) if isinstance(v, Var) and v in loaded}
+            if read:
+                yield stmt, read
+
+
 def _assumptions(adjoint: Adjoint) -> list[str]:
-    """The premises of RULES 11 that are not proved here."""
+    """The premises of rule 11 of the contract that are not proved here."""
     found = ["the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it"]
-    loaded = {s.var for s in walk_stmts(adjoint.primal.body) if isinstance(s, Load) and s.var.type.is_integer}
-    lets = definitions(adjoint.primal.body)
+    indirect = {id(stmt) for stmt, _ in _indirect(adjoint.primal.body)}
     for stmt in walk_stmts(adjoint.primal.body):
-        if isinstance(stmt, Load | Store | Accumulate) and any(v in loaded for a in atoms(polynomial(stmt.index, lets)) for v in walk(a)):
+        if isinstance(stmt, Load | Store | Accumulate) and id(stmt) in indirect:
             found.append(f"{_at(stmt)}: an index of `{stmt.buffer.name}` is data, taken to be in bounds")
             if isinstance(stmt, Store) and contested(adjoint.primal, [stmt.buffer]):
                 found[-1] += " and stored to by one thread, which is checked before each launch"

@@ -110,7 +110,7 @@ extern "C" __global__ void macroscopic_reverse(
 //   not saved  result                        no derivative needs what was overwritten
 //   shadow     denergy              plain    no two threads touch one element (cross_section.cu:47:22)
 //   shadow     dconcentration       atomic   it is not proved that no two threads meet in one element (cross_section.cu:54:78)
-//   shadow     dtable               atomic   it is not proved that no two threads meet in one element (cross_section.cu:53:37)
+//   shadow     dtable               atomic   its index is read from `below`, `nuclide`, so that two threads may meet in one element (cross_section.cu:53:37)
 //   shadow     dresult              plain    no two threads touch one element (cross_section.cu:61:33)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
 //   assumed    cross_section.cu:51:37: an index of `held` is data, taken to be in bounds

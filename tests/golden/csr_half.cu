@@ -78,7 +78,7 @@ extern "C" __global__ void csr_half_reverse(
 //   not saved  bias                          never overwritten by this launch
 //   not saved  y                             no derivative needs what was overwritten
 //   shadow     dvalue               atomic   it is not proved that no two threads meet in one element (csr_half.cu:25:67)
-//   shadow     dx                   atomic   it is not proved that no two threads meet in one element (csr_half.cu:25:92)
+//   shadow     dx                   atomic   its index is read from `column`, so that two threads may meet in one element (csr_half.cu:25:92)
 //   shadow     dbias                plain    no two threads touch one element (csr_half.cu:33:37)
 //   shadow     dy                   plain    no two threads touch one element (csr_half.cu:35:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -30,7 +30,7 @@ extern "C" __global__ void csr_spmv_reverse(
 //   not saved  x                             never overwritten by this launch
 //   not saved  y                             no derivative needs what was overwritten
 //   shadow     dvalue               atomic   it is not proved that no two threads meet in one element (csr_spmv.cu:25:20)
-//   shadow     dx                   atomic   it is not proved that no two threads meet in one element (csr_spmv.cu:25:31)
+//   shadow     dx                   atomic   its index is read from `column`, so that two threads may meet in one element (csr_spmv.cu:25:31)
 //   shadow     dy                   plain    no two threads touch one element (csr_spmv.cu:27:9)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
 //   assumed    csr_spmv.cu:25:31: an index of `x` is data, taken to be in bounds

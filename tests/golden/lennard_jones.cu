@@ -141,9 +141,9 @@ extern "C" __global__ void lennard_jones_reverse(
 //   not saved  list                          never overwritten by this launch
 //   not saved  force                         no derivative needs what was overwritten
 //   not saved  energy                        no derivative needs what was overwritten
-//   shadow     dx                   atomic   it is not proved that no two threads meet in one element (lennard_jones.cu:40:28)
-//   shadow     dy                   atomic   it is not proved that no two threads meet in one element (lennard_jones.cu:40:46)
-//   shadow     dz                   atomic   it is not proved that no two threads meet in one element (lennard_jones.cu:40:64)
+//   shadow     dx                   atomic   its index is read from `list`, so that two threads may meet in one element (lennard_jones.cu:40:28)
+//   shadow     dy                   atomic   its index is read from `list`, so that two threads may meet in one element (lennard_jones.cu:40:46)
+//   shadow     dz                   atomic   its index is read from `list`, so that two threads may meet in one element (lennard_jones.cu:40:64)
 //   shadow     dsigma               reduced  summed over each block, then one atomic addition a block (lennard_jones.cu:31:28)
 //   shadow     depsilon             reduced  summed over each block, then one atomic addition a block (lennard_jones.cu:31:28)
 //   shadow     dforce               plain    no two threads touch one element (lennard_jones.cu:53:5)

@@ -547,8 +547,8 @@ extern "C" __global__ void multipole_reverse(
 //   stack      sign_saved           local    10 entries in each thread
 //   shadow     denergy              plain    no two threads touch one element (multipole.cu:76:22)
 //   shadow     dconcentration       atomic   it is not proved that no two threads meet in one element (multipole.cu:92:30)
-//   shadow     dradius              atomic   it is not proved that no two threads meet in one element (multipole.cu:82:58)
-//   shadow     dfit                 atomic   it is not proved that no two threads meet in one element (multipole.cu:84:73)
+//   shadow     dradius              atomic   its index is read from `nuclide`, so that two threads may meet in one element (multipole.cu:82:58)
+//   shadow     dfit                 atomic   its index is read from `nuclide`, so that two threads may meet in one element (multipole.cu:84:73)
 //   shadow     dpole                atomic   it is not proved that no two threads meet in one element (multipole.cu:87:65)
 //   shadow     dwidth               atomic   it is not proved that no two threads meet in one element (multipole.cu:87:53)
 //   shadow     dresidue             atomic   it is not proved that no two threads meet in one element (multipole.cu:90:25)

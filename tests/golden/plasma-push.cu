@@ -91,7 +91,7 @@ extern "C" __global__ void push_reverse(
 //   saved      particle_int         copy     needed by plasma.cu:52:18, overwritten by plasma.cu:62:5
 //   not saved  electric                      never overwritten by this launch
 //   shadow     dparticle            plain    no two threads touch one element (plasma.cu:62:5)
-//   shadow     delectric            atomic   it is not proved that no two threads meet in one element (plasma.cu:40:111)
+//   shadow     delectric            atomic   its index is read from `particle_int`, so that two threads may meet in one element (plasma.cu:40:111)
 //   shadow     dmagnetic            reduced  summed over each block, then one atomic addition a block (plasma.cu:49:28)
 //   shadow     ddt                  reduced  summed over each block, then one atomic addition a block (plasma.cu:49:28)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -20,7 +20,7 @@ extern "C" __global__ void lookup_reverse(
 //   not saved  x                             never overwritten by this launch
 //   not saved  index                         never overwritten by this launch
 //   not saved  y                             no derivative needs what was overwritten
-//   shadow     dx                   atomic   it is not proved that no two threads meet in one element (scatter_gather.cu:39:12)
+//   shadow     dx                   atomic   its index is read from `index`, so that two threads may meet in one element (scatter_gather.cu:39:12)
 //   shadow     dy                   plain    no two threads touch one element (scatter_gather.cu:39:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
 //   assumed    scatter_gather.cu:39:12: an index of `x` is data, taken to be in bounds

@@ -516,8 +516,8 @@ extern "C" __global__ void deform_reverse(
 //   not saved  rate                          no derivative needs what was overwritten
 //   not saved  length                        no derivative needs what was overwritten
 //   stack      choice_saved         local    6 entries in each thread
-//   shadow     dposition            atomic   it is not proved that no two threads meet in one element (shock_hydrodynamics.cu:117:103)
-//   shadow     dvelocity            atomic   it is not proved that no two threads meet in one element (shock_hydrodynamics.cu:117:103)
+//   shadow     dposition            atomic   its index is read from `corner`, so that two threads may meet in one element (shock_hydrodynamics.cu:117:103)
+//   shadow     dvelocity            atomic   its index is read from `corner`, so that two threads may meet in one element (shock_hydrodynamics.cu:117:103)
 //   shadow     dreference           plain    no two threads touch one element (shock_hydrodynamics.cu:211:55)
 //   shadow     dvolume              plain    no two threads touch one element (shock_hydrodynamics.cu:213:5)
 //   shadow     dchange              plain    no two threads touch one element (shock_hydrodynamics.cu:212:5)

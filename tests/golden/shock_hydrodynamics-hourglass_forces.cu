@@ -550,8 +550,8 @@ extern "C" __global__ void hourglass_forces_reverse(
 //   stack      moving_x_saved       local    4 entries in each thread
 //   stack      moving_y_saved       local    4 entries in each thread
 //   stack      moving_z_saved       local    4 entries in each thread
-//   shadow     dposition            atomic   it is not proved that no two threads meet in one element (shock_hydrodynamics.cu:117:103)
-//   shadow     dvelocity            atomic   it is not proved that no two threads meet in one element (shock_hydrodynamics.cu:117:103)
+//   shadow     dposition            atomic   its index is read from `corner`, so that two threads may meet in one element (shock_hydrodynamics.cu:117:103)
+//   shadow     dvelocity            atomic   its index is read from `corner`, so that two threads may meet in one element (shock_hydrodynamics.cu:117:103)
 //   shadow     dmass                plain    no two threads touch one element (shock_hydrodynamics.cu:170:80)
 //   shadow     dsound               plain    no two threads touch one element (shock_hydrodynamics.cu:170:69)
 //   shadow     dstrength            reduced  summed over each block, then one atomic addition a block (shock_hydrodynamics.cu:162:28)

@@ -118,7 +118,7 @@ extern "C" __global__ void stress_forces_reverse(
 //   not saved  pressure                      never overwritten by this launch
 //   not saved  viscosity                     never overwritten by this launch
 //   not saved  force                         no derivative needs what was overwritten
-//   shadow     dposition            atomic   it is not proved that no two threads meet in one element (shock_hydrodynamics.cu:117:103)
+//   shadow     dposition            atomic   its index is read from `corner`, so that two threads may meet in one element (shock_hydrodynamics.cu:117:103)
 //   shadow     dpressure            plain    no two threads touch one element (shock_hydrodynamics.cu:154:28)
 //   shadow     dviscosity           plain    no two threads touch one element (shock_hydrodynamics.cu:154:42)
 //   shadow     dforce               plain    no two threads touch one element (shock_hydrodynamics.cu:124:9)
