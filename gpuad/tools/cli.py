@@ -114,6 +114,7 @@ def show(
     define: Defines = None,
     stage: Annotated[str | None, typer.Option("--stage", "-s", help="the pass after which to look")] = None,
     against: Annotated[str | None, typer.Option("--against", help="another pass: prints what changed from it to --stage")] = None,
+    blame: Annotated[bool, typer.Option("--blame", help="with the pass beside each line that wrote it")] = False,
     launched: Annotated[bool, typer.Option("--launched", help="with the passes for the launch of the file's first case")] = False,
 ) -> None:
     """Shows a kernel as each pass of the pipeline leaves it. Without --stage, lists the passes in order, with how many statements there are
@@ -124,7 +125,7 @@ def show(
             width = max(23, *map(len, found)) + 1
             print("\n".join(f"{name:<{width}}{sum(1 for _ in walk_stmts(made.body)):>6} statements" for name, made in found.items()))
         else:
-            print(stages.text(found, stage, against))
+            print(stages.blamed(found, stage) if blame else stages.text(found, stage, against))
 
 
 @app.command()

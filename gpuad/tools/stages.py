@@ -1,8 +1,8 @@
 """The stages of a derivation, collected and compared as text (`ir.printer`): what `gpuad show` prints.
 
 In: a function that derives an adjoint, run under the observer of passes (`ir.verify.watched`). Out of `collected`: the kernel after each
-pass, by the pass's name, in order; of `text`: one of them, or a unified diff of two with two lines of context. Raises GpuadError, with the
-names that there are, for a pass that has not run."""
+pass, by the pass's name, in order; of `text`: one of them, or a unified diff of two with two lines of context; of `blamed`: one of them
+with the pass that wrote each line. Raises GpuadError, with the names that there are, for a pass that has not run."""
 
 from __future__ import annotations
 
@@ -36,6 +36,25 @@ def text(found: Mapping[str, Kernel], stage: str, against: str | None = None) ->
     """The kernel after a pass, as text; with `against`, the difference to that pass's. Of a kernel in parts the name of a pass alone means
     it for each of them. Raises GpuadError for a pass that has not run."""
     return "\n".join(_text(found, own, other) for own, other in _named(found, stage, against))
+
+
+def blamed(found: Mapping[str, Kernel], stage: str) -> str:
+    """The kernel after a pass, as text, with the pass beside each line after which it stands there for the first time as it is."""
+    out: list[str] = []
+    for own, _ in _named(found, stage, None):
+        part = own.rpartition(":")[0]
+        lines: list[str] = []
+        by: list[str] = []
+        for name in [n for n in found if n.rpartition(":")[0] in ("", part)][: list(found).index(own) + 1]:
+            after = _lines(found, name)
+            matches = difflib.SequenceMatcher(None, lines, after, autojunk=False).get_matching_blocks()
+            kept = {match.b + k: by[match.a + k] for match in matches for k in range(match.size)}
+            lines, by = after, [kept.get(k, name) for k in range(len(after))]
+            if name == own:
+                break
+        width = max(map(len, by), default=0)
+        out += [f"{name:<{width}}  {line}" for name, line in zip(by, lines, strict=True)]
+    return "\n".join(out)
 
 
 def _named(found: Mapping[str, Kernel], stage: str, against: str | None) -> list[tuple[str, str | None]]:

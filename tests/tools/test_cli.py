@@ -137,6 +137,16 @@ def test_show_a_stage_and_what_a_pass_has_changed() -> None:
     assert any(line.startswith("+") and "du[" in line and "atomic" in line for line in changed.splitlines()), changed
 
 
+def test_show_names_the_pass_that_wrote_a_line() -> None:
+    shown = run("show", HEAT, "--stage", "accumulate", "--blame").stdout.splitlines()
+    by = {line: name for name, _, line in (line.partition("  ") for line in shown)}
+    names = {line.strip(): name.strip() for line, name in by.items()}
+    (added,) = (line for line in names if line.startswith("du[i] += ") and "atomic" in line)
+    assert names[added] == "accumulate" and names["float32 u.2 = load u[i]"] in ("normalize", "forwarded_stores")
+    assert [line.partition("  ")[2].rstrip() for line in shown if line.endswith(added)]
+    assert "there is no such pass" in run("show", HEAT, "--stage", "magic", "--blame").stderr
+
+
 def test_show_refuses_what_is_no_pass(tmp_path: Path) -> None:
     result = run("show", HEAT, "--stage", "magic")
     assert result.exit_code == 1 and "there is no such pass here; there are normalize, " in result.stderr
