@@ -6,7 +6,7 @@ select that was not taken must get nothing, not 0 times infinity. `Ledger` holds
 The adjoint of a warp shuffle: each lane gets back what the lanes that read it have collected.
 
 A shuffle moves values between lanes; its adjoint moves adjoints the other way. `down` is undone by `up`, `up` by `down`, `xor` by itself; a
-lane that got its own value, because its source lane lies beyond its segment, keeps its adjoint (RULES, V6). For `__shfl_sync` every lane
+lane that got its own value, because its source lane lies beyond its segment, keeps its adjoint. For `__shfl_sync` every lane
 may have read any lane: each scans all others. A lane collects only from lanes that took part in the shuffle: those that the mask names and
 that the block has."""
 
@@ -372,6 +372,8 @@ class _Adjoint:
         room = Binary("-", width, low, U32)
         if stmt.op == "xor":
             return self.exchanged()
+        if stmt.op not in ("up", "down"):
+            raise UnsupportedError(f"a shuffle of the kind {stmt.op!r} has no adjoint yet", stmt.span)
         step = self.let("distance", b.cast(stmt.lane, U32))
         if stmt.op == "down":
             own, comes, sign = b.compare(">=", step, room), b.compare("<=", step, low), "-"

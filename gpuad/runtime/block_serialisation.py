@@ -520,9 +520,11 @@ def source_thread(stmt: ir.Shuffle, thread: ir.Expr, threads: int) -> ir.Expr:
         case "xor":
             target = of("^", lane, of("&", step, whole(WARP - 1)))
             shift, stays = of("+", of("-", own, lane), target), b.compare(">=", target, of("+", of("-", lane, low), width))
-        case _:
+        case "":
             shift = of("+", of("-", own, low), of("&", step, of("-", width, whole(1))))
             stays = b.const(False, BOOL)
+        case kind:
+            raise AssertionError(f"a shuffle of the kind {kind!r}")
     missing = b.compare(">=", shift, whole(threads))
     return b.cast(ir.Select(ir.Binary("||", stays, missing, BOOL), own, shift), I32)
 

@@ -291,7 +291,9 @@ def _source(op: str, own: Array, lane: Array, width: Array) -> Array:
         case "xor":
             other = own ^ (lane & 31)
             return np.where(other >= start + width, own, other)
-    return np.asarray(start + (lane & (width - 1)))
+        case "":
+            return np.asarray(start + (lane & (width - 1)))
+    raise AssertionError(f"a shuffle of the kind {op!r}")
 
 
 _LENGTH = re.compile(r"(%[-+ #0]*[\d.]*)ll([a-zA-Z])")  # 64 bits, a length that Python's % does not take
