@@ -600,7 +600,7 @@ def test_random_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CallReplay, "made", lambda *args: hits.append(made(*args)) or hits[-1])
     held = [[*(np.linspace(0.1 + k, 0.9 + k, 24) for k in range(4)), np.zeros(2)] for _ in range(2)]
     ran = 0
-    for seed in range(cases(300, 1200)):
+    for seed in range(cases(600, 1200)):
         cold._ready.clear()
         cold._again.clear()
         expected, found = (outcome(k, seed, h) for k, h in zip((cold, warm), held, strict=True))
