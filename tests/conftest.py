@@ -36,6 +36,7 @@ pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
 KERNELS = TESTS.parent / "kernels"
+AS_FOR_A_USER = sorted(KERNELS.glob("*.cu"))[::10]
 CPU_TEXTS = (TESTS / "codegen", TESTS / "runtime")
 BY_BOTH = (*CPU_TEXTS, TESTS / "gradients" / "test_every_way.py")
 EVERY_KERNEL = TESTS / "gradients" / "test_gradients.py"
@@ -156,12 +157,12 @@ def _other_combinations(items: list[pytest.Item]) -> Iterator[pytest.Item]:
 
 def _is_optimised(item: pytest.Item) -> bool:
     if item.path.is_relative_to(KERNELS):
-        return zlib.crc32(item.path.name.encode()) % 6 == 0
+        return item.path in AS_FOR_A_USER
     return any(map(item.path.is_relative_to, CPU_TEXTS)) and "cupy" not in getattr(item, "fixturenames", ())
 
 
 class Optimisation:
-    """What the C++ compiler makes of a text is the subject of two rooms, of every sixth file of kernels/ and of tests marked `optimised`:
+    """What the C++ compiler makes of a text is the subject of two rooms, of every tenth file of kernels/ and of tests marked `optimised`:
     those, and all in the nightly set, are compiled as for a user, the others plainly, at a fifth of the cost. On the stand-in for CuPy it
     is a text for another compiler. A plugin, since hooks of this file are not called for items of kernels/."""
 

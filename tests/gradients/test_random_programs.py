@@ -6,7 +6,7 @@ for the oracle, which elements it writes and which its adjoint needs as they wer
 through the program element by element: what is needed and then overwritten is saved, once for all who need it. It knows no regions, and
 no gpuad.
 
-Programs depend on their number alone. GPUAD_NIGHTLY is the number of programs, 45 without it.
+Programs depend on their number alone. GPUAD_NIGHTLY is the number of programs, 30 without it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from gpuad import Const, TapeError
 
 N = 12  # elements of a view
 ROWS, COLUMNS = 5, 7
-CHUNK = 15
-PROGRAMS = int(os.environ.get("GPUAD_NIGHTLY") or 45)
+CHUNK = 10
+PROGRAMS = int(os.environ.get("GPUAD_NIGHTLY") or 30)
 SLICES = {"a": ("one", 0), "b": ("one", N), "c": ("one", 2 * N), "d": ("two", 3), "e": ("three", 0), "f": ("one", N // 2)}
 APART = {("a", "f"), ("b", "f")}  # these overlap; every other two views do not
 

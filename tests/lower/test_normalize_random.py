@@ -306,7 +306,7 @@ def one(seed: int, executor: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize("part", range(-(-cases(50, 200) // 25)))
+@pytest.mark.parametrize("part", range(-(-cases(25, 200) // 25)))
 def test_random_programs(part: int) -> None:
     executor = Reference(check=False)
     assert sum(one(seed, executor) for seed in range(25 * part, 25 * part + 25)) > 12

@@ -54,7 +54,7 @@ from gpuad.runtime.reference.reference import Reference
 from gpuad.runtime.thread_pool import thread_pool
 from gpuad.source import SourceFile
 
-SEEDS = range(cases(8, 24))
+SEEDS = range(cases(5, 24))
 ONE: Dim3 = (1, 1, 1)
 
 

@@ -24,7 +24,7 @@ from gpuad.tape.record.operations import Foreign
 from gpuad.tape.reverse import reversal_plan
 
 NIGHTLY = int(os.environ.get("GPUAD_NIGHTLY") or 0)
-CHUNK = 2
+CHUNK = 1
 
 
 @pytest.fixture(autouse=True)
@@ -118,14 +118,14 @@ def tried(made: Callable[[], Play], rng: Any, what: str) -> None:
                 assert tape.memory.most <= budget, f"{what}: {tape.memory.most} of {budget} bytes by the log of all memory"
 
 
-@pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 2) // CHUNK)))
+@pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 1) // CHUNK)))
 def test_random_launches(chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         with running("host" if number % 2 else "reference"), np.errstate(all="ignore"):
             tried(lambda n=number: held_launches(n), np.random.default_rng(number), f"program {number}")
 
 
-@pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 2) // CHUNK)))
+@pytest.mark.parametrize("chunk", range(-(-(NIGHTLY or 1) // CHUNK)))
 def test_random_operations(chunk: int) -> None:
     for number in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         with running("host"), np.errstate(all="ignore"):
