@@ -21,9 +21,9 @@ WAYS = {
 
 
 def ways(number: int) -> list[str]:
-    """The usual way, and for every second kernel one of the others, in turns; nightly all."""
+    """The usual way, and for every fourth kernel one of the others, in turns; nightly all."""
     first, *others = WAYS
-    return [first, *(others if NIGHTLY else others[number // 2 % len(others) :][: number % 2])]
+    return [first, *(others if NIGHTLY else others[number // 4 % len(others) :][: number % 4 == 3])]
 
 
 EVERY = [(name, e, w) for number, name in enumerate(CASES) for w in ways(number) for e in EXECUTORS if (e, w) != ("host", "usual")]

@@ -22,7 +22,7 @@ LAUNCHES: int | None
 WAYS: Ways
 LAUNCHES, WAYS = (None, in_all_ways) if NIGHTLY else (3, in_few_ways)
 OWN = len(list(own_words()))
-CHOSEN = list(shapes().values()) if NIGHTLY else [*share(list(shapes().values())[:OWN], 2), *list(shapes().values())[OWN::15]]
+CHOSEN = list(shapes().values()) if NIGHTLY else [*share(list(shapes().values())[:OWN], 3), *list(shapes().values())[OWN::15]]
 RANDOM = NIGHTLY or 5
 BATCH = 10
 

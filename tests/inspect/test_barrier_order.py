@@ -259,6 +259,7 @@ def test_gradients(name: str, geometry: Geometry) -> None:
         testing.check_gradient(kernel(name), arguments(name, grid), grid=grid, block=block, tolerance=1e-11, directions=2)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", _TEXTS)
 def test_gradients_with_everything_recorded(name: str) -> None:
     with running("reference"), pipeline.everything_recorded_for_tests():

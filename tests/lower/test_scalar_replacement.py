@@ -171,6 +171,7 @@ def outcome(text: str) -> tuple[bytes, np.ndarray]:
     return left.tobytes(), np.concatenate([dx, dy])
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("seed", range(cases(4, 16)))
 def test_random_bodies_give_what_they_give_with_arrays(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     text = Writer(seed).text()

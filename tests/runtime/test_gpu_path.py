@@ -39,6 +39,7 @@ def test_split_pair(cupy: Any, name: str) -> None:
     gpu_checks.split_agrees(cupy, name)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", gpu_checks.RUN_AS_TEXT)
 def test_golden_text(cupy: Any, name: str) -> None:
     gpu_checks.golden_runs(cupy, name)

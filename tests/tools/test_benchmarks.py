@@ -226,6 +226,7 @@ def output(problem: Problem, size: Any, inputs: Any) -> Any:
     return (last if last is not None else runner.arrays[runner.output]).astype(np.float64)
 
 
+@pytest.mark.one_of(2)
 @EVERY
 def test_gpuad_is_right_again_and_again_and_says_what_it_moves(problem: Problem) -> None:
     inputs = given(problem, problem.quick)
@@ -241,6 +242,7 @@ def test_gpuad_is_right_again_and_again_and_says_what_it_moves(problem: Problem)
         assert about["allocations"] == 0 and bool(about["saved_bytes"]) == (problem.name != "heat")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("problem", [p for p in PROBLEMS if p.cpp], ids=lambda p: p.name)
 def test_what_is_written_by_hand_is_right_again_and_again(problem: Problem) -> None:
     inputs = given(problem, problem.quick)
