@@ -93,7 +93,7 @@ class Allocation:
         return found
 
     @property
-    def met(self) -> Region:
+    def accessed(self) -> Region:
         """Which bytes operations are known to read or write."""
         return self.used | self.written | self.read_bare | self.written_bare | self.needed
 

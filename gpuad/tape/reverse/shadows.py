@@ -202,7 +202,7 @@ class Shadows:
             around = around | array if array & touched else around
         around = around - self.numbers.get(where, EMPTY)
         if primal is not None:
-            around = around - (primal.met | self.with_shadow(primal, around))
+            around = around - (primal.accessed | self.with_shadow(primal, around))
         for size in (2, 4, 8):
             if floats := around & self.floats.get((where, size), EMPTY):
                 yield reinterpreted(root, np.dtype(f"f{size}")), touched_elements(floats, size, 0)
