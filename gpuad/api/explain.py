@@ -144,6 +144,7 @@ def _partial_rows(stages: Sequence[Stage]) -> list[Row]:
 def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -> list[Row]:
     rows = []
     uncertified = pipeline.uncertified(adjoint, call) if call is not None else {}
+    sources = _index_sources(adjoint)
     body = [s for stage in stages for s in walk_stmts(stage.kernel.body)]
     collected = {b: stage.kernel.name for stage in stages for b in gathered(stage)}
     for p in shadow_parameters(adjoint):
@@ -151,8 +152,13 @@ def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -
         first = next((s for s in walk_stmts(adjoint.layout.body) if getattr(s, "buffer", None) == p.item), None)
         how, why = _how(hows)
         if how == "atomic" and isinstance(p.item, Buffer):
-            why = _why_atomic(adjoint, p.item, call, hows) or why
-            why = f"what is faster is not certified ({uncertified[p.item]})" if p.item in uncertified else why
+            if p.item in uncertified:
+                why = f"what is faster is not certified ({uncertified[p.item]})"
+            elif p.item in sources:
+                names = ", ".join(f"`{name}`" for name in sorted(sources[p.item]))
+                why = f"its index is read from {names}, so that two threads may meet in one element"
+            elif call is None and p.item in adjoint.undecided and hows == {How.ATOMIC}:
+                why = "no launch is given; for one it may be proved that no two threads meet in one element"
         if p.item in collected:
             how, why = "gather", f"each thread of {collected[p.item]} collects for an element of its own"
         rows.append(Row("shadow", p.item.name, how, f"{why} ({_at(first)})"))
@@ -169,15 +175,14 @@ def _how(hows: set[How]) -> tuple[str, str]:
     return "plain", "no two threads touch one element"
 
 
-def _why_atomic(adjoint: Adjoint, shadow: Buffer, call: Call | None, hows: set[How]) -> str:
-    """What keeps the index of additions to a shadow from a proof that they are one thread's each; empty if that is not known."""
+def _index_sources(adjoint: Adjoint) -> dict[Buffer, set[str]]:
+    """The names of the user's arrays of which the adjoint reads an index, by the buffer that it accesses there."""
     own = {b: b.name for b in adjoint.primal.buffers} | {copy: b.name for b, copy in adjoint.recording.entry.items()}
-    data = sorted({own[b] for stmt, read in _indirect(adjoint.layout.body) if stmt.buffer == shadow for b in read & own.keys()})
-    if data:
-        return f"its index is read from {', '.join(f'`{name}`' for name in data)}, so that two threads may meet in one element"
-    if call is None and shadow in adjoint.undecided and hows == {How.ATOMIC}:
-        return "no launch is given; for one it may be proved that no two threads meet in one element"
-    return ""
+    found: dict[Buffer, set[str]] = {}
+    for stmt, read in _indirect(adjoint.layout.body):
+        if names := {own[b] for b in read if b in own}:
+            found.setdefault(stmt.buffer, set()).update(names)
+    return found
 
 
 def _indirect(body: Block) -> Iterator[tuple[Load | Store | Accumulate, set[Buffer]]]:

@@ -165,17 +165,14 @@ class Kernel(TextKernel):
         text (of shape () for a single number or struct, a struct's fields under their names), a CuPy array on the module's memory for one
         from a RawModule (of the numbers of a struct, or of its bytes if these are of several types). Raises LaunchError for any other
         name."""
-        return self.module.get(self.name, self._global(name))
+        return self.module.get(self.name, global_of(self.function, self.name, name))
 
     def with_shadow(self, name: str, shadow: NdArray) -> Kernel:
         """The kernel, of this module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
         other = copy.copy(self)
-        other.shadows = {**self.shadows, self._global(name).pointer.name: shadow}
+        other.shadows = {**self.shadows, global_of(self.function, self.name, name).pointer.name: shadow}
         other._suited = {}
         return other
-
-    def _global(self, name: str) -> Global:
-        return global_of(self.function, self.name, name)
 
     @cached_property
     def records(self) -> tuple[int, ...]:

@@ -40,21 +40,21 @@ def text(found: Mapping[str, Kernel], stage: str, against: str | None = None) ->
 
 def blamed(found: Mapping[str, Kernel], stage: str) -> str:
     """The kernel after a pass, as text, with the pass beside each line after which it stands there for the first time as it is."""
-    out: list[str] = []
-    for own, _ in _named(found, stage, None):
-        part = own.rpartition(":")[0]
-        lines: list[str] = []
-        by: list[str] = []
-        for name in [n for n in found if n.rpartition(":")[0] in ("", part)][: list(found).index(own) + 1]:
+    return "\n".join(line for own, _ in _named(found, stage, None) for line in _blamed(found, own))
+
+
+def _blamed(found: Mapping[str, Kernel], stage: str) -> list[str]:
+    part, names = stage.rpartition(":")[0], list(found)
+    lines: list[str] = []
+    by: list[str] = []
+    for name in names[: names.index(stage) + 1]:
+        if name.rpartition(":")[0] in ("", part):
             after = _lines(found, name)
             matches = difflib.SequenceMatcher(None, lines, after, autojunk=False).get_matching_blocks()
             kept = {match.b + k: by[match.a + k] for match in matches for k in range(match.size)}
             lines, by = after, [kept.get(k, name) for k in range(len(after))]
-            if name == own:
-                break
-        width = max(map(len, by), default=0)
-        out += [f"{name:<{width}}  {line}" for name, line in zip(by, lines, strict=True)]
-    return "\n".join(out)
+    width = max(map(len, by), default=0)
+    return [f"{name:<{width}}  {line}" for name, line in zip(by, lines, strict=True)]
 
 
 def _named(found: Mapping[str, Kernel], stage: str, against: str | None) -> list[tuple[str, str | None]]:

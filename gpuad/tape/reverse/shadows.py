@@ -173,12 +173,13 @@ class Shadows:
 
     def _add_floats(self, where: int, shadow: NdArray) -> bool:
         """Notes which bytes of an array's shadow are floats, by their size: of a struct only these are a shadow. Whether any is new."""
-        before = dict(self.floats)
+        changed = False
         for view in float_views(shadow):
-            size = int(view.dtype.itemsize) // (2 if view.dtype.kind == "c" else 1)
-            known = self.floats.get((where, size), EMPTY)
-            self.floats[where, size] = known | of_array(view, address(view) - where)
-        return self.floats != before
+            key = where, int(view.dtype.itemsize) // (2 if view.dtype.kind == "c" else 1)
+            known, floats = self.floats.get(key, EMPTY), of_array(view, address(view) - where)
+            if not floats <= known:
+                self.floats[key], changed = known | floats, True
+        return changed
 
     def cleared(self, allocations: Mapping[int, Allocation], seeds: Iterable[tuple[Any, Region]] = ()) -> dict[Where, tuple[Any, Region]]:
         """The shadows' elements that are zero when a reversal with seeds begins, by their allocation: those of all arrays of which the
