@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator, Mapping
-from types import FrameType, ModuleType
+from types import FrameType, GetSetDescriptorType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ def array_names(frame: FrameType | None) -> dict[int, str]:
     part: dict[int, str] = {}
     for names in _scopes(frame):
         for name, value in names.items():
-            if not name.startswith("_"):
+            if isinstance(name, str) and not name.startswith("_"):
                 for where, all_of_it, path in _within(name, value, 2):
                     (whole if all_of_it else part).setdefault(where, path)
     return {**part, **whole}
@@ -64,30 +64,42 @@ def _is_function(frame: FrameType) -> bool:
 
 
 def _within(name: str, value: Any, deep: int) -> Iterator[Found]:
-    """What a value holds, itself, as entries, or as attributes."""
-    if isinstance(value, Duplicated | BatchDuplicated):
+    """The arrays of a value: itself, its entries, or its attributes. Its type is asked, never the value: what a proxy stands for may be
+    missing, and a class may say something else of its objects."""
+    kind = type(value)
+    if issubclass(kind, Duplicated | BatchDuplicated):
         yield from _pair(name, value)
-    elif isinstance(value, Const):
+    elif issubclass(kind, Const):
         yield from _array(name, value.primal)
-    elif isinstance(value, Active):
+    elif issubclass(kind, Active):
         yield from _array(f"d{name}", value.shadow)
-    elif isinstance(value, np.ndarray) or type(value).__module__.partition(".")[0] == "cupy":
+    elif issubclass(kind, np.ndarray) or _library(kind) == "cupy":
         yield from _array(name, value)
-    elif deep and type(value) in (tuple, list):
+    elif deep and kind in (tuple, list):
         for k, part in enumerate(value[:_MANY]):
             yield from _within(f"{name}[{k}]", part, deep - 1)
-    elif deep and type(value) is dict:
+    elif deep and kind is dict:
         for key in list(value)[:_MANY]:
             if isinstance(key, str | int):
                 yield from _within(f"{name}[{key!r}]", value[key], deep - 1)
-    elif deep and not isinstance(value, type | ModuleType) and type(value).__module__.partition(".")[0] not in ("gpuad", "builtins"):
+    elif deep and not issubclass(kind, type | ModuleType) and _library(kind) not in ("gpuad", "builtins"):
         for key, part in list(_attributes(value).items())[:_MANY]:
             yield from _within(f"{name}.{key}", part, deep - 1)
 
 
+def _library(kind: type) -> str:
+    """The first part of the name of a class's module."""
+    return str(kind.__module__).partition(".")[0]
+
+
 def _attributes(value: Any) -> dict[str, Any]:
-    """An object's own attributes, without running code of its class."""
-    return dict(object.__getattribute__(value, "__dict__")) if type(value).__dictoffset__ else {}
+    """An object's own attributes, without running code of its class. None of one whose class hides them, as that of a `TypeVar` does from
+    Python 3.12 on."""
+    for owner in type(value).__mro__:
+        found = owner.__dict__.get("__dict__")
+        if found is not None:
+            return dict(found.__get__(value)) if isinstance(found, GetSetDescriptorType) else {}
+    return {}
 
 
 def _pair(name: str, pair: Any) -> Iterator[Found]:

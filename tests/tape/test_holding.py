@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -145,6 +147,40 @@ def test_a_name_that_holds_all_goes_before_one_that_holds_a_part() -> None:
     part = np.zeros(10)[2:5]
     whole = part.base
     assert list(array_names(sys._getframe()).values()) == ["whole"] and whole is not None
+
+
+class Hidden:
+    """Its objects have attributes that cannot be asked for, as a `typing.TypeVar` has from Python 3.12 on."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        raise AttributeError("__dict__")
+
+
+class Unbound:
+    """Stands for what is not there, as Flask's `request` does outside of one."""
+
+    @property
+    def __class__(self) -> type:  # type: ignore[override]
+        raise RuntimeError("working outside of a request")
+
+
+class Nameless:
+    """Its class does not say where it was defined."""
+
+    __module__ = cast("str", None)
+    __dict__ = cast("dict[str, Any]", None)
+
+
+@pytest.mark.parametrize("odd", [Hidden, Unbound, Nameless, partial(TypeVar, "T")], ids=["hidden", "unbound", "nameless", "TypeVar"])
+def test_names_are_found_beside_objects_that_hide_theirs(odd: Callable[[], object]) -> None:
+    x, there, holds = pair(np.ones(N)), odd(), [odd()]
+    tape = gpuad.Tape()
+    with tape:
+        launch("square", x)
+    assert {row.name for row in tape.explain().rows} == {"x"}
+    assert "x" in {h.name for h in tape.held().held}
+    assert there is not None and holds
 
 
 def test_looking_for_names_keeps_nothing_alive() -> None:
