@@ -1,20 +1,18 @@
 """The block of a `with` statement that has a tape, and how it is known that it has been left.
 
 A statement calls `__exit__` when its block ends; an interrupt that comes just then, before the first line of it is run, is all that a tape
-would ever hear of the end. So what the statement holds to be called is an object of its own: when it is gone, so is the block, and while a
-traceback has it, its call is in there.
+would ever hear of the end. So what the statement holds to be called is an object of its own, in compiled code: when it is gone, so is the
+block. No frame refers to it, so it is gone before an `except` of the caller's begins, whose traceback holds the frames.
 """
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from threading import get_ident
-from types import FrameType
 from typing import Any, Protocol, overload
 
 from ..errors import TapeError
@@ -25,21 +23,14 @@ class Entered(Protocol):
 
     opening: weakref.ref[Block] | None
 
-    def left(self, kind: Any, error: Any) -> None:
+    def left(self, kind: Any, error: Any, trace: Any = None) -> None:
         """The block ends."""
 
     def lost(self, block: weakref.ref[Block]) -> None:
         """A block has ended without a word."""
 
 
-class Block:
-    """What a `with` statement calls at the end of its block, which it holds until then."""
-
-    def __init__(self, tape: Entered) -> None:
-        self.tape = tape
-
-    def __call__(self, kind: Any, error: Any, trace: Any) -> None:
-        self.tape.left(kind, error)
+Block = partial[None]  # of `left`: what a `with` statement calls at the end of its block, which it holds until then
 
 
 class Exit:
@@ -52,13 +43,13 @@ class Exit:
     def __get__(self, tape: Entered | None, owner: type) -> Exit | Block:
         if tape is None:
             return self
-        block = Block(tape)
+        block = Block(tape.left)
         tape.opening = weakref.ref(block, partial(_lost, weakref.ref(tape)))
         return block
 
     def __call__(self, tape: Entered, kind: Any, error: Any, trace: Any) -> None:
         """For who looks it up in the class, such as an ExitStack."""
-        tape.left(kind, error)
+        tape.left(kind, error, trace)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +61,8 @@ class Entry:
 
     @property
     def is_open(self) -> bool:
-        """Whether that block surely goes on: it is there, and not in the traceback of an interrupt that came at its end."""
-        block = self.block() if self.block is not None else None
-        return block is not None and not any(_is_call(referrer) for referrer in gc.get_referrers(block))
+        """Whether that block surely goes on."""
+        return self.block is not None and self.block() is not None
 
     def refuse_open(self, *, inside: bool) -> None:
         """TapeError unless the block was left by an interrupt, in this thread or in one that has ended. `inside`: whether its tape records
@@ -85,10 +75,6 @@ class Entry:
                 "the tape is recording already, in another thread or task: each has a tape of its own. That recording goes on, and nothing "
                 "was recorded here."
             )
-
-
-def _is_call(x: object) -> bool:
-    return isinstance(x, FrameType) and x.f_code is Block.__call__.__code__
 
 
 def _lost(tape: Callable[[], Entered | None], block: weakref.ref[Block]) -> None:

@@ -205,7 +205,7 @@ class Tape(Reversing, LaunchRecording):
             self._leave()
             self.state = "interrupted at the end of the recording"
 
-    def left(self, kind: Any, error: Any) -> None:
+    def left(self, kind: Any, error: Any, trace: Any = None) -> None:
         """A block ends."""
         try:
             self._exit(kind, error)

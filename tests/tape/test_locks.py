@@ -20,6 +20,7 @@ import gpuad
 from gpuad import Duplicated, LaunchError, Tape, TapeError, ops
 from gpuad.arguments.recorder import current
 from gpuad.runtime import array_locks
+from gpuad.tape import blocks
 from gpuad.tape.blocks import Entry
 
 N = 8
@@ -234,6 +235,30 @@ def test_announced_code_writes_until_the_next_operation(given: str) -> None:
             tape.reverse({X: 1.0}, allow_unused=True)  # what is announced may be all of the array
             np.testing.assert_array_equal(X.shadow, [0] * 4 + [8] * 4 if given == "view of the pair" else 0.0)
             np.testing.assert_array_equal(x, [25, 25, 36, 36, 4, 4, 4, 4])
+
+
+@pytest.mark.parametrize("met", ["view of a pair", "pair of a view", "two pairs of views"])
+@pytest.mark.parametrize("given", ["owner", "another view of all", "an overlapping view", "all as bytes"])
+def test_announced_is_an_array_of_which_only_a_view_was_met(met: str, given: str) -> None:
+    x, tape = np.ones(N), Tape()
+    if met == "view of a pair":
+        parts = [Duplicated(x)[2:6]]
+    else:
+        parts = [Duplicated(x[2:6])] if met == "pair of a view" else [Duplicated(x[2:4]), Duplicated(x[4:6])]
+    announced = {"owner": x, "another view of all": x[::-1], "an overlapping view": x[:5], "all as bytes": x.view(np.uint8)}[given]
+    end = 5 if given == "an overlapping view" else N
+    for _ in range(2):
+        x[...] = 1.0
+        with tape:
+            for part in parts:
+                part *= 3.0
+            tape.overwrites(announced)
+            x[:end] = 5.0
+            for part in parts:
+                part *= part
+        tape.reverse(dict.fromkeys(parts, 1.0), allow_unused=True)
+        np.testing.assert_array_equal(np.concatenate([part.shadow for part in parts]), [0, 0, 0, 18 if end == 5 else 0])
+        np.testing.assert_array_equal(x, [*[5] * 2, *[25] * 3, 9, 1, 1] if end == 5 else [5, 5, 25, 25, 25, 25, 5, 5])
 
 
 @pytest.mark.parametrize("made", [False, True])
@@ -564,9 +589,7 @@ def interrupted(run: Callable[[], None], at: int) -> tuple[Interrupt | None, boo
 
     def begin(frame: Any, event: str, _: Any) -> Any:
         code = frame.f_code
-        if code.co_name not in ("lost", "_lost") and (
-            code in WAYS or code.co_filename.endswith(("program/blocks.py", "executors/locked.py"))
-        ):
+        if code.co_name not in ("lost", "_lost") and (code in WAYS or code.co_filename in FILES):
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
             return local(frame, event, None)
         return None
@@ -582,6 +605,7 @@ def interrupted(run: Callable[[], None], at: int) -> tuple[Interrupt | None, boo
     return None, bool(fired)
 
 
+FILES = {blocks.__file__, array_locks.__file__}
 WAYS = {getattr(Tape, name).__code__ for name in ("__enter__", "_enter", "_leave", "left", "_exit")} | {Entry.refuse_open.__code__}
 
 
@@ -589,8 +613,8 @@ WAYS = {getattr(Tape, name).__code__ for name in ("__enter__", "_enter", "_leave
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("known", [False, True])
 def test_an_interrupt_anywhere_on_the_way_in_and_out(known: bool, keep: bool) -> None:
-    """When it is dealt with all arrays are writable, and the tape is as good as new. `keep`: somebody has the traceback, as a notebook
-    does; then that is so when the tape is entered again."""
+    """Where it is dealt with all arrays are writable, and the tape is as good as new. `keep`: somebody has the traceback, as an `except`
+    has, and a notebook afterwards."""
     base = np.ones((2, N))
     x, tape, times = base[1], Tape(), 0
     X = Duplicated(x, np.zeros(N))
@@ -606,7 +630,7 @@ def test_an_interrupt_anywhere_on_the_way_in_and_out(known: bool, keep: bool) ->
         hit, more = interrupted(program, times)
         if not keep:
             del hit  # with its traceback go the frames that it holds
-            assert x.flags.writeable and base.flags.writeable and current.get() is None and not array_locks.held, times
+        assert x.flags.writeable and base.flags.writeable and current.get() is None and not array_locks.held, times
         if more:
             with contextlib.suppress(TapeError):  # as most say; what came when all was done has changed nothing
                 tape.reverse({X: 1.0})

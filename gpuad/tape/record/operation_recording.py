@@ -106,7 +106,7 @@ class OperationRecording(Repeating):
             if isinstance(array, Duplicated | BatchDuplicated):
                 for shadow in (array.shadow,) if isinstance(array, Duplicated) else array.shadows:
                     cleared.extend(float_views(shadow))
-            elif self.shadows.of(allocation, region) is not None:
+            else:
                 cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region))
         if arrays:
             self._library = self._library or namespace(getattr(arrays[0], "primal", arrays[0])).__name__
