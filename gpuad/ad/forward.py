@@ -111,10 +111,7 @@ class _Forward:
             case ir.Load(var=var, buffer=buffer) | ir.Take(var=var, buffer=buffer):
                 if self.varies(var) and buffer in self.escaped:
                     return (stmt, ir.Let(self.tangent_var(var), b.zero(var.type), span=stmt.span))
-                if not self.varies(var) or buffer not in self.memory:
-                    return (stmt,)
-                self.check_resolved(buffer, stmt.span)
-                return (stmt, replace(stmt, var=self.tangent_var(var), buffer=self.memory[buffer]))
+                return self.read(stmt, var, buffer)
             case ir.Store(buffer=buffer, value=value) | ir.Accumulate(buffer=buffer, value=value):
                 return self.write(stmt, buffer, value)
             case ir.Alloc(buffer=buffer):
@@ -145,6 +142,16 @@ class _Forward:
         if not self.varies(stmt.var):
             return (stmt,)
         return (stmt, replace(stmt, var=self.tangent_var(stmt.var), value=self.tangent(stmt.value, stmt.span)))
+
+    def read(self, stmt: ir.Load | ir.Take, var: ir.Var, buffer: ir.Buffer) -> ir.Block:
+        """What a take leaves in memory is the constant 0, whose tangent is 0, also where nothing needs the tangent of what it took."""
+        if buffer not in self.memory or (isinstance(stmt, ir.Load) and not self.varies(var)):
+            return (stmt,)
+        self.check_resolved(buffer, stmt.span)
+        memory = self.memory[buffer]
+        if not self.varies(var):
+            return (stmt, ir.Store(memory, stmt.index, b.zero(memory.element), span=stmt.span))
+        return (stmt, replace(stmt, var=self.tangent_var(var), buffer=memory))
 
     def write(self, stmt: ir.Store | ir.Accumulate, buffer: ir.Buffer, value: ir.Expr) -> ir.Block:
         if buffer not in self.memory:
