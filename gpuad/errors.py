@@ -2,11 +2,54 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
+import numpy as np
+
 from .source import Span
 
 
 class GpuadError(Exception):
-    """Base of all errors that gpuad raises on purpose. TypeError and ValueError are raised beside it where CuPy and NumPy raise them."""
+    """Base of all errors that gpuad raises on purpose. Where CuPy, NumPy or Python raise an error of their own, it is that as well: what
+    catches TypeError, ValueError, IndexError, AttributeError or FileNotFoundError goes on doing so."""
+
+
+class ArgumentError(GpuadError):
+    """A call of a public function with an argument that it does not take: the message names the function and the argument. Raised before
+    anything is launched or written."""
+
+    argument: tuple[Any] | None = None  # the value, as long as nobody has said whose argument it is (`public_calls`)
+
+    @classmethod
+    def of(cls, value: Any, message: str) -> Self:
+        """An error whose message goes on after the name of the argument that a value came as."""
+        error = cls(message)
+        error.argument = (value,)
+        return error
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument of another type, one that is missing, or one too many."""
+
+
+class ArgumentValueError(ArgumentError, ValueError):
+    """An argument of the right type with a value that means nothing: shapes that do not fit, a word that is none of those offered."""
+
+
+class ArgumentIndexError(ArgumentError, IndexError):
+    """An index that is no whole number, or outside of its array."""
+
+
+class ArgumentAxisError(ArgumentError, np.exceptions.AxisError):
+    """An axis that an array has not: NumPy's AxisError."""
+
+
+class UnknownNameError(ArgumentError, AttributeError):
+    """An attribute that an object, or a module of gpuad, has not."""
+
+
+class MissingFileError(ArgumentError, FileNotFoundError):
+    """A file that is not there."""
 
 
 class LocatedError(GpuadError):

@@ -16,9 +16,9 @@ import numpy as np
 from .api import BoundLaunch, CallKey, Family, Kernel, Past, Planned, offer, on_stream
 from .api.explain import AdjointText
 from .arguments import split_options
-from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated
+from .arguments.annotations import Active, Duplicated
 from .arguments.arrays import as_array
-from .errors import LaunchError, UnsupportedError
+from .errors import LaunchError, UnknownNameError, UnsupportedError
 from .frontend.python_jit import ArrayType, Builtin, Lowered, NumberType, Signature, lower
 from .frontend.python_jit.fence import HALF_ARGUMENT, NUMPY_MODE
 from .frontend.python_jit.names import BUILTINS
@@ -28,6 +28,7 @@ from .ir.types import F16, F32, F64, Complex
 from .memo import specialized
 from .ops.layout import element_strides, hull_size, origin, primal_of, reached
 from .ops.trace_cache import Complete
+from .public_calls import public, show
 from .runtime.array_types import Extents, NdArray
 
 _WIDE = 2**31 - 1
@@ -63,6 +64,7 @@ class JitKernel(Family):
     def __repr__(self) -> str:
         return f"<gpuad jit kernel {self.name}>"
 
+    @public
     def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel; inside of a tape it is recorded. Raises as a `Kernel` does, and CompileError and UnsupportedError at a line
         of the function."""
@@ -120,6 +122,7 @@ class JitKernel(Family):
     def _lowered(self, signature: Signature) -> Concrete:
         return Concrete(lower(self._func, signature))
 
+    @public
     def adjoint(
         self, /, *annotations: Any, args: Any = None, grid: Any = None, block: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:
@@ -132,11 +135,9 @@ class JitKernel(Family):
         return plan.kernel.adjoint(named, **launch)
 
 
-def _opened(arg: Any) -> Any:
+def _opened(arg: Any, name: str = "") -> Any:
     """The array or number behind an argument."""
-    if isinstance(arg, Active):
-        return arg.value
-    return as_array(primal_of(arg)) if isinstance(arg, Duplicated | BatchDuplicated | Const) else as_array(arg)
+    return arg.value if isinstance(arg, Active) else as_array(primal_of(arg, name))
 
 
 def _is_array(value: Any) -> bool:
@@ -144,7 +145,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _type(name: str, number: int, arg: Any) -> ArrayType | NumberType:
-    value = _opened(arg)
+    value = _opened(arg, f"`{name}`: argument {number + 1}")
     if _is_array(value):
         strides = element_strides(value)
         moved = bool(value.size) and any(s < 0 and n > 1 for s, n in zip(strides, value.shape, strict=True))
@@ -154,7 +155,7 @@ def _type(name: str, number: int, arg: Any) -> ArrayType | NumberType:
         return NumberType(Complex(F64 if isinstance(value, np.complex128) else F32))
     scalar = scalar_of_number(value)
     if scalar is None:
-        raise LaunchError(f"`{name}`: argument {number + 1} is {value!r}; a jit function takes arrays and numbers")
+        raise LaunchError(f"`{name}`: argument {number + 1} is {show(value)}; a jit function takes arrays and numbers")
     if scalar == F16:
         raise LaunchError(f"`{name}`: argument {number + 1} is {HALF_ARGUMENT}")
     return NumberType(scalar)
@@ -174,6 +175,7 @@ class _Jit:
     `function`: a Python function in that language, which stands in a file. `device`: whether it is called by kernels, and never launched.
     What it makes is launched and differentiated like a `Kernel`: `k[grid, block](*args)`, `gpuad.autodiff(k, grid, block, args)`."""
 
+    @public
     def __call__(self, function: Callable[..., Any] | None = None, *, device: bool = False) -> Any:
         """`@jit` or `@jit(device=True)`: a Python function as a kernel, or as a function that kernels call. It becomes one at its first
         call with arguments of new types, and raises CompileError and UnsupportedError at its lines then."""
@@ -181,6 +183,7 @@ class _Jit:
             return lambda inner: self(inner, device=device)
         return functools.update_wrapper(JitKernel(function, device), function)
 
+    @public
     def rawkernel(self, *, mode: str = "cuda", device: bool = False) -> Any:
         """CuPy's spelling of the decorator."""
         _check_mode(mode)
@@ -189,7 +192,7 @@ class _Jit:
     def __getattr__(self, name: str) -> Any:
         if name in BUILTINS:
             return Builtin(name)
-        raise AttributeError(f"jit has no attribute {name!r}")
+        raise UnknownNameError(f"jit has no attribute {name!r}")
 
 
 def _check_mode(mode: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import inspect
 import itertools
 import os
 import re
@@ -56,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """With `--ptx` the tests that ask for the CPU's executor get the one that executes PTX."""
     if not NIGHTLY:  # a wrong gradient is wrong in almost every direction
-        gradient_check.check_gradient.__kwdefaults__["directions"] = 1
+        inspect.unwrap(gradient_check.check_gradient).__kwdefaults__["directions"] = 1
     config.pluginmanager.register(Optimisation(), "optimisation")
     gc.set_threshold(100_000, 20)  # thousands of kernels stay: looking through them every 700 objects takes a twentieth of the time
     if config.getoption("--ptx"):

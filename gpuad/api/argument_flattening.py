@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import numbers_of
+from ..arguments import check_launch, numbers_of
 from ..arguments.annotations import Active, Const, Duplicated
 from ..arguments.arrays import is_array, namespace
 from ..arguments.layouts import element_dtype, identity, signature
@@ -224,6 +224,9 @@ def library_of(args: Sequence[Any]) -> Any:
 
 def on_stream(stream: Any, args: Sequence[Any]) -> AbstractContextManager[Any]:
     """Within it what is made for a call with these arguments is made on the stream that was asked for; None: on the current one."""
-    if stream is None or not isinstance(args, tuple | list):
+    if stream is None:
+        return nullcontext()
+    check_launch("the kernel", 0, stream)
+    if not isinstance(args, tuple | list):
         return nullcontext()
     return executor_of(library_of(args).__name__).on(stream)

@@ -159,7 +159,7 @@ class CallReplay:
 
     def made(self, said: CallKey, switches: tuple[bool, ...]) -> bool:
         """Makes a call that was found by its words; False, and nothing is done, if it is another one."""
-        if not (_same(said.grid, self.grid) and _same(said.block, self.block) and said.shared_mem == self.shared_mem):
+        if not (_same(said.grid, self.grid) and _same(said.block, self.block) and _same(said.shared_mem, self.shared_mem)):
             return False
         if switches != self.switches:
             return False

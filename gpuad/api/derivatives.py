@@ -18,6 +18,7 @@ from .. import pipeline
 from ..errors import LaunchError
 from ..pipeline import Call
 from ..pipeline.derived_kernels import Tangent
+from ..public_calls import public
 from ..runtime.array_types import Extents
 from .argument_flattening import FlatArguments, library_of, on_stream
 from .call_replay import CallKey, replay_call
@@ -25,7 +26,7 @@ from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
 from .forward_over_reverse import check_count, second_of
 from .grid_kernels import GridKernel
 from .grid_launches import forward_all, reverse_all, second_all
-from .kernels import Family, Kernel, Planned, pattern_of
+from .kernels import Family, Kernel, Planned, pattern_of, refuse_call
 from .launch_plan import LaunchPlan, exactly, launch_plan_of, once, reverse_launches, run_again, tangent_launches
 from .making import kernel
 
@@ -40,6 +41,7 @@ class Mode(Enum):
 Reverse, Forward = Mode.REVERSE, Mode.FORWARD
 
 
+@public
 def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     """Runs a kernel and its derivative: with `mode=Reverse` forward, then the adjoint into the shadows; with `mode=Forward` primal and
     tangents (the shadows hold tangents, and are pushed through).
@@ -57,13 +59,22 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
         raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
     if family.in_parts:
-        plans, known = _launches(*family.in_parts_of(*call, **keywords))
+        try:
+            whole = family.in_parts_of(*call, **keywords)
+        except TypeError as error:
+            refuse_call(family, error)
+            raise
+        plans, known = _launches(*whole)
         if mode is Reverse:
             reverse_all(plans, known)
         else:
             forward_all(plans, lambda chosen, call: _forward(chosen, call, unconnected=True))
         return
-    said = family.words(mode.value, *call, **keywords)
+    try:
+        said = family.words(mode.value, *call, **keywords)
+    except TypeError as error:
+        refuse_call(family, error)
+        raise
     if said is not None and replay_call(said, pipeline.switches()):
         return
     plan = family.planned(*call, **keywords)
@@ -131,6 +142,7 @@ def _tangent(chosen: Kernel, call: Call, unconnected: bool) -> Tangent:
     return tangent
 
 
+@public
 def hvp(k: Any, *call: Any, **keywords: Any) -> None:
     """`hvp(k, *call, directions)`: runs a kernel, its adjoint, and the derivative of both along a direction (forward over reverse).
 

@@ -14,6 +14,7 @@ from ..arguments import split_options
 from ..errors import LaunchError
 from ..ir.surface import Declaration, Function, has_grid_barrier
 from ..memo import specialized
+from ..public_calls import public
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
@@ -54,10 +55,12 @@ class ExpandedKernel(TextKernel):
         """Declarations of the parameters, in order of the call."""
         return self.function.parameters[: len(self.function.parameters) - len(self.function.globals)]
 
+    @public
     def get_global(self, name: str) -> Any:
         """A variable of the module, as `Kernel.get_global` gives it."""
         return self.module.get(self.name, global_of(self.function, self.name, name))
 
+    @public
     def with_shadow(self, name: str, shadow: NdArray) -> ExpandedKernel:
         """The kernel with a shadow for a variable of its module."""
         other = copy.copy(self)
@@ -65,6 +68,7 @@ class ExpandedKernel(TextKernel):
         other.specializations = {}
         return other
 
+    @public
     def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel; inside of a tape it is recorded. Raises as a `Kernel` does."""
         kernel, own = self.meant(args)
@@ -117,6 +121,7 @@ class ExpandedKernel(TextKernel):
         check_count(self.name, len(self.parameters), given)
         return self._flat(given, own)
 
+    @public
     def adjoint(
         self, /, *annotations: Any, args: Any = None, grid: Any = None, block: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:

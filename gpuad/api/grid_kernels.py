@@ -33,6 +33,7 @@ from ..lower.normalize import host_numbers
 from ..memo import Memo
 from ..pipeline import Call, active_positions
 from ..pipeline.pattern import stopped
+from ..public_calls import public
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory, library_of, on_stream
@@ -107,16 +108,19 @@ class GridKernel(TextKernel):
         """The parameters, followed by pointers to the variables of the module that the kernel reaches."""
         return self.unsplit.declared
 
+    @public
     def get_global(self, name: str) -> Any:
         """A variable of the module, as `Kernel.get_global` gives it."""
         return self.unsplit.get_global(name)
 
+    @public
     def with_shadow(self, name: str, shadow: NdArray) -> GridKernel:
         """The kernel with a shadow for a variable of its module."""
         other = copy.copy(self)
         other.unsplit, other._known = self.unsplit.with_shadow(name, shadow), {}
         return other
 
+    @public
     def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Makes the launches of a call; inside of a tape they are recorded. Raises as a `Kernel` does, before the first of them where the
         call itself is at fault."""
@@ -134,6 +138,7 @@ class GridKernel(TextKernel):
         """The kernel itself, and the call as it is."""
         return self, Planned(self.unsplit, grid, block, args, shared_mem, stream)
 
+    @public
     def adjoint(
         self, /, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:

@@ -16,11 +16,11 @@ import numpy as np
 
 from .. import pipeline
 from ..analysis.races import sure_extents
-from ..arguments import activities, bind, check_count, geometry, split_options
+from ..arguments import activities, bind, check_count, check_launch, geometry, split_options
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.conversions import is_null
 from ..arguments.recorder import current as recording
-from ..errors import LaunchError, ShadowError
+from ..errors import ArgumentTypeError, LaunchError, ShadowError
 from ..frontend.cuda import parse
 from ..ir.aliases import NONE, Aliases, nulls
 from ..ir.nodes import Accumulate, Atomic, Store
@@ -34,6 +34,7 @@ from ..pipeline import Call, executor_of
 from ..pipeline.derived_kernels import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
 from ..pipeline.pattern import Pattern
+from ..public_calls import how_called, not_bound, public
 from ..recursion_limit import room
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
@@ -160,6 +161,7 @@ class Kernel(TextKernel):
         """The parameters, followed by pointers to the variables of the module that the kernel reaches."""
         return self.function.parameters
 
+    @public
     def get_global(self, name: str) -> Any:
         """A `__constant__` or `__device__` variable that the kernel reaches, as an array on its memory: a NumPy array for a kernel from
         text (of shape () for a single number or struct, a struct's fields under their names), a CuPy array on the module's memory for one
@@ -167,6 +169,7 @@ class Kernel(TextKernel):
         name."""
         return self.module.get(self.name, global_of(self.function, self.name, name))
 
+    @public
     def with_shadow(self, name: str, shadow: NdArray) -> Kernel:
         """The kernel, of this module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
         other = copy.copy(self)
@@ -204,6 +207,7 @@ class Kernel(TextKernel):
         own = [kind for d, kind in zip(self.declared, kinds, strict=True) for _ in split_parameter(d)]
         return self.leaf_shadow_types(own)
 
+    @public
     def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel as it is; inside of a tape it is recorded. `grid`, `block`: ints or tuples of up to three, in blocks and in
         threads; `args`: arrays (annotated or not), numbers, None for an array that is left out; `shared_mem`: bytes of dynamic shared
@@ -211,6 +215,8 @@ class Kernel(TextKernel):
         is launched."""
         recorder = recording.get()
         if recorder is not None:
+            if shared_mem != 0 or stream is not None:
+                check_launch(self.name, shared_mem, stream)
             own = self.suited(args, shared_mem) if self._varies else self
             recorder.launch(own, grid, block, own.whole(args), shared_mem, stream)
             return
@@ -298,8 +304,10 @@ class Kernel(TextKernel):
         dynamic shared memory and gets none."""
         if not self._varies:
             return self
-        if self._dynamic and shared_mem <= 0:
-            raise LaunchError(f"`{self.name}` uses dynamic shared memory: pass its bytes as shared_mem=")
+        if self._dynamic:
+            check_launch(self.name, shared_mem, None)
+            if shared_mem == 0:
+                raise LaunchError(f"`{self.name}` uses dynamic shared memory: pass its bytes as shared_mem=")
         key = shared_mem if self._dynamic else None, self._absent(args)
         if key == (self.function.dynamic, self.function.absent):
             return self
@@ -324,6 +332,7 @@ class Kernel(TextKernel):
         """The call as it is."""
         return Planned(self, grid, block, args, shared_mem, stream)
 
+    @public
     def adjoint(
         self, /, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:
@@ -431,6 +440,7 @@ class Kernel(TextKernel):
         tangents: Collection[int],
     ) -> Call:
         """Binds a call that is new: once to have numbers, and with what these prove about the kernel's reach once more."""
+        check_launch(self.name, shared_mem, stream)
         numbering, geo = None, geometry(grid, block)
         declared = self.declared
         if type(args) is FlatArguments:
@@ -474,8 +484,18 @@ class BoundLaunch:
     grid: Any
     block: Any
 
+    @public
     def __call__(self, *args: Any, shared_mem: int = 0, stream: Any = None) -> None:
         self.kernel(self.grid, self.block, args, shared_mem=shared_mem, stream=stream)
+
+
+def refuse_call(family: Family, error: TypeError) -> None:
+    """Raises ArgumentTypeError where a call does not fit the form that kernels of this kind are called in; gives nothing for an error of
+    another kind."""
+    if not_bound(error):
+        what = str(error).partition("() ")[2]
+        tuple_ = "; the arguments come as one tuple, (x, n)" if isinstance(family, TextKernel) else ""
+        raise ArgumentTypeError(f"`{family.name}`: the call {what}. {how_called(type(family).__call__)[:-1]}{tuple_}.") from None
 
 
 def primal_launch(kernel: IrKernel, call: Call) -> Launch:

@@ -15,6 +15,7 @@ from ..errors import LaunchError
 from ..frontend.cuda import parse
 from ..ir.records import is_expanded
 from ..ir.surface import has_grid_barrier
+from ..public_calls import public
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
 from .expanded_kernels import ExpandedKernel
@@ -37,6 +38,7 @@ def kernel(source: str | Path | Kernel, name: str | None = None, *, options: Seq
 def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any: ...
 
 
+@public
 def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any:
     """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, a CuPy RawModule
     and a name, or a CuPy ElementwiseKernel, ReductionKernel or jit.rawkernel. A template is named with its arguments: `step<float, 3>`.

@@ -22,6 +22,7 @@ from ..ir.types import Scalar
 from ..pipeline import Call, State
 from ..pipeline.derived_kernels import Adjoint
 from ..pipeline.pattern import Pattern
+from ..public_calls import public
 from ..runtime.array_types import Extents
 from ..runtime.base import Memory
 from .argument_flattening import on_stream
@@ -53,6 +54,7 @@ class Saved:
         return sum(int(m.root.nbytes) for m in copies if isinstance(m, Memory))
 
 
+@public
 def autodiff_thunk(
     k: Any, /, *annotations: Any, not_overwritten: Sequence[str] = (), **by_name: Any
 ) -> tuple[Callable[..., Saved], Callable[..., None]]:
@@ -86,6 +88,7 @@ class _Pair:
         self.whole, self.kinds, self.not_overwritten = whole, kinds, not_overwritten
         self.shadows = whole.shadow_types(kinds)
 
+    @public
     def augmented(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Saved:
         """Runs the kernel and keeps what the reverse will need."""
         outside_of_tapes(self.whole.name, "a split pair")
@@ -112,6 +115,7 @@ class _Pair:
         exactly(call, adjoint.exact).prepare([adjoint.augmented or primal, pipeline.counting(adjoint, call)])
         return adjoint, primal
 
+    @public
     def reverse(self, grid: Extents, block: Extents, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
         """Accumulates into the shadows of `args`."""
         if not isinstance(saved, Saved) or saved.used:

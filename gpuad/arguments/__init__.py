@@ -4,8 +4,19 @@
 """
 
 from .aliasing import Alias
-from .binding import Bound, activities, bind, check_count, geometry, split_options
+from .binding import Bound, activities, bind, check_count, check_launch, geometry, split_options
 from .conversions import BoundArgument
 from .records import numbers_of
 
-__all__ = ["Alias", "Bound", "BoundArgument", "activities", "bind", "check_count", "geometry", "numbers_of", "split_options"]
+__all__ = [
+    "Alias",
+    "Bound",
+    "BoundArgument",
+    "activities",
+    "bind",
+    "check_count",
+    "check_launch",
+    "geometry",
+    "numbers_of",
+    "split_options",
+]

@@ -15,16 +15,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..errors import ShadowError, TapeError, UnsupportedError
+from ..errors import ArgumentTypeError, ShadowError, TapeError, UnknownNameError, UnsupportedError
+from ..public_calls import flag, public, show
 from ..runtime.array_locks import derived
 from ..runtime.array_types import NdArray
-from .arrays import address, as_array, leaf_memory, zeros_like
+from .arrays import address, as_array, is_array, leaf_memory, refuse_subclass, zeros_like
 from .deferred_clearing import DeferredClearing, made
 from .operators import Compared, Operators, operation
 from .recorder import current
 
 _MAKING = threading.RLock()  # threads that come to a pair at once get one shadow; that of a view is made of another's
 
+_NO_NUMBERS = "OSUMm"  # kinds of dtypes: Python objects, texts, dates
+_SHADOW = "a shadow is an array like its primal, made with zeros_like(x): `dx[i]` is a copy, `dx[i, ...]` or `dx[i:i+1]` a view"
 _FOREIGN_NAMES = {
     "grad": "the gradient is `.shadow`",
     "backward": "call `gpuad.autodiff(kernel, grid, block, args)`, or `tape.reverse({out: seed})`",
@@ -44,9 +47,9 @@ class _Annotated(Compared):
     def __init__(self, x: Any) -> None:
         if isinstance(x, _Annotated | Active | Const | Stopped):
             raise ShadowError(f"{type(self).__name__}({type(x).__name__}(...)): an array is annotated once; pass `.primal`")
-        self._primal = as_array(x)
-        if isinstance(self._primal, np.generic) or not hasattr(self._primal, "shape"):
-            raise ShadowError(f"{type(self).__name__}(x) takes an array, got {x!r}; a number by value takes Active(value, shadow)")
+        self._primal = _array_of(type(self).__name__, "x", x, "a number by value takes Active(value, shadow)")
+        if self._primal.dtype.kind in _NO_NUMBERS:
+            raise ShadowError(f"{type(self).__name__}: `x` is {show(x)}, which holds no numbers, and so has no gradient")
 
     @property
     def primal(self) -> Any:
@@ -86,10 +89,10 @@ class _Annotated(Compared):
 
     def __getattr__(self, name: str) -> NoReturn:
         hint = _FOREIGN_NAMES.get(name, "the array and its methods are at `.primal`, its gradient at `.shadow`")
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: {hint}")
+        raise UnknownNameError(f"{type(self).__name__} has no attribute {name!r}: {hint}")
 
     def _closed(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"a {type(self).__name__} is no array: code that gpuad does not see would drop its gradient; use `.primal` for the raw array"
         )
 
@@ -110,9 +113,12 @@ class Duplicated(Operators, _Annotated):
 
     __slots__ = ("_deferred", "_keep", "_make", "_of", "_shadow")
 
+    @public
     def __init__(self, x: Any, dx: Any = None, *, keep: bool = False) -> None:
         super().__init__(x)
-        self._shadow = None if dx is None else as_array(dx)
+        self._shadow = None if dx is None else _array_of(type(self).__name__, "dx", dx, _SHADOW)
+        if keep is not False:
+            flag("keep", keep)
         self._deferred = DeferredClearing() if dx is None else None
         self._make: Callable[[], Any] | None = None  # not a method of its own: a pair is freed with its last reference
         self._keep = keep
@@ -219,7 +225,7 @@ class Duplicated(Operators, _Annotated):
     def imag(self) -> Duplicated:
         """The pair of the imaginary parts. TypeError for a real array."""
         if self.dtype.kind != "c":
-            raise TypeError("a real array has no imaginary parts that are memory")
+            raise ArgumentTypeError("a real array has no imaginary parts that are memory")
         return self._view(lambda array: array.imag)
 
     @imag.setter
@@ -290,12 +296,13 @@ class BatchDuplicated(_Annotated):
 
     __slots__ = ("_of", "_shadows")
 
+    @public
     def __init__(self, x: Any, shadows: Sequence[Any]) -> None:
         super().__init__(x)
         self._of: BatchDuplicated | None = None
         if not isinstance(shadows, tuple | list) or not shadows:
             raise ShadowError("BatchDuplicated(x, (dx1, dx2, ...)) takes a tuple of one shadow or more")
-        self._shadows = tuple(map(as_array, shadows))
+        self._shadows = tuple(_array_of("BatchDuplicated", f"shadows[{k}]", shadow, _SHADOW) for k, shadow in enumerate(shadows))
 
     @property
     def shadows(self) -> tuple[Any, ...]:
@@ -336,6 +343,7 @@ class Active(Compared):
 
     __slots__ = ("_shadow", "_value")
 
+    @public
     def __init__(self, value: Any, shadow: NdArray) -> None:
         self._value, self._shadow = value, shadow
 
@@ -389,8 +397,10 @@ class Const(Compared):
 
     __slots__ = ("_primal",)
 
+    @public
     def __init__(self, x: Any) -> None:
         self._primal = getattr(x, "primal", x)
+        refuse_subclass(self._primal)
 
     @property
     def primal(self) -> Any:
@@ -407,6 +417,7 @@ class Stopped(Const):
     __slots__ = ()
 
 
+@public
 def stop_gradient(x: Any) -> Stopped:
     """Marks an array whose content depends on shadowed inputs as a constant of this call: the gradient that would flow through it is
     dropped on purpose. `x`: an array, a number or a Duplicated. ShadowError, at the launch, where its memory is also another argument's
@@ -414,8 +425,16 @@ def stop_gradient(x: Any) -> Stopped:
     return Stopped(x)
 
 
+def _array_of(kind: str, name: str, x: Any, hint: str) -> Any:
+    """The array that an annotation is made with. ShadowError for what is none; ArgumentTypeError for one of a derived class."""
+    array = as_array(x) if not isinstance(x, Compared) else None
+    if not is_array(array) and not (hasattr(array, "shape") and (hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"))):
+        raise ShadowError(f"{kind}: `{name}` takes an array, got {show(x)}; {hint}")
+    return array
+
+
 def _brief(x: Any) -> str:
-    return f"{x.dtype} {x.shape}" if hasattr(x, "shape") else repr(x)
+    return f"{x.dtype} {x.shape}" if hasattr(x, "shape") else show(x)
 
 
 def _python_number(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import LaunchError
+from ..errors import ArgumentTypeError, LaunchError
 from ..ir.dtypes import shadow_dtype
 from ..runtime import cuda
 from ..runtime.allocation import asked
@@ -21,10 +21,33 @@ from ..runtime.array_types import NdArray
 from ..runtime.base import Memory, address_of
 from ..runtime.base import resolve as resolve_host
 
+_PLAIN = (np.ndarray, np.memmap, np.recarray)  # what they mean is in their memory
+_MORE = {
+    "MaskedArray": ("a mask", "x.filled(value) for an array without holes, or x.data for all of its numbers"),
+    "matrix": ("products of its own", "numpy.asarray(x)"),
+}  # classes of NumPy, by name: numpy.ma is not imported by itself
 
-def as_array(x: Any) -> Any:
+
+def refuse_subclass(x: Any, name: str = "") -> None:
+    """ArgumentTypeError for an array of a class derived from NumPy's: it may mean more than is in its memory, which is all that a kernel
+    and a gradient see of it. `name`: of the argument, if it is known here."""
+    if type(x) in _PLAIN or not isinstance(x, np.ndarray):
+        return
+    known = next((_MORE[c.__name__] for c in type(x).__mro__ if c.__name__ in _MORE and c.__module__.startswith("numpy")), None)
+    more, instead = known or ("a meaning of its own", "x.view(numpy.ndarray) if its numbers are all that it means")
+    what = f"is a {type(x).__qualname__}, an array with {more}, which gpuad would not see; pass {instead}."
+    raise ArgumentTypeError(f"{name} {what}") if name else ArgumentTypeError.of(x, what)
+
+
+def as_array(x: Any, name: str = "") -> Any:
     """An array of NumPy or CuPy as it is, another library's (`__dlpack__`, `__cuda_array_interface__`) as one of these on the same memory,
-    anything else as it is."""
+    anything else as it is. ArgumentTypeError for an array of a class derived from NumPy's, but for mapped files and record arrays."""
+    refuse_subclass(x, name)
+    return on_its_memory(x)
+
+
+def on_its_memory(x: Any) -> Any:
+    """As `as_array`, and an array of a derived class as it is: for one that is passed on to functions of the caller's."""
     if isinstance(x, np.ndarray | type) or type(x).__module__.partition(".")[0] == "cupy":
         return x
     if hasattr(x, "__dlpack__"):

@@ -14,17 +14,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import LaunchError, ShadowError
+import numpy as np
+
+from ..errors import ArgumentError, LaunchError, ShadowError
 from ..ir.records import numbers, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Pointer
+from ..public_calls import show, whole
 from ..runtime.array_locks import writeable
 from ..runtime.array_types import Extents, NdArray
 from ..runtime.base import Dim3
 from .aliasing import Alias, judge
 from .annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, Stopped
 from .arrays import fills, namespace, resolve
-from .conversions import BoundArgument, Place, show, type_name
+from .conversions import BoundArgument, Place, type_name
 from .layouts import repeats
 from .records import passed, spread
 
@@ -314,15 +317,24 @@ def geometry(grid: Extents, block: Extents) -> tuple[Dim3, Dim3]:
     return blocks, threads
 
 
+def check_launch(kernel: str, shared_mem: Any, stream: Any) -> None:
+    """Refuses what is no number of bytes, and what is no stream."""
+    try:
+        whole("shared_mem", shared_mem)
+    except ArgumentError as error:
+        raise LaunchError(f"`{kernel}`: {error} It counts the bytes of dynamic shared memory. Nothing was launched.") from None
+    if stream is not None and not hasattr(stream, "ptr"):
+        raise LaunchError(f"`{kernel}`: `stream` is a stream of CuPy's or None, not {show(stream)}. Nothing was launched.")
+
+
 def _dim3(what: str, given: Any) -> Dim3:
     parts = tuple(given) if isinstance(given, tuple | list) else (given,)
     if not 1 <= len(parts) <= 3:
-        raise LaunchError(f"the {what} has one to three numbers, got {given!r}.")
-    try:
-        numbers = tuple(map(operator.index, parts))
-    except TypeError:
-        raise LaunchError(f"the {what} {given!r} is not made of whole numbers; a number of blocks is -(-n // 256), not n / 256.") from None
+        raise LaunchError(f"the {what} has one to three numbers, got {show(given)}.")
+    if any(isinstance(n, bool | np.bool_) or not hasattr(n, "__index__") for n in parts):
+        raise LaunchError(f"the {what} {show(given)} is not made of whole numbers; a number of blocks is -(-n // 256), not n / 256.")
+    numbers = tuple(map(operator.index, parts))
     if min(numbers) < 1:
-        raise LaunchError(f"the {what} {given!r} is empty; skip the launch when there is nothing to do.")
+        raise LaunchError(f"the {what} {show(given)} is empty; skip the launch when there is nothing to do.")
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z

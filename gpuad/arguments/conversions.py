@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import GpuadError, LaunchError, ShadowError
+from ..errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError
 from ..ir.dtypes import dtype_of, is_bfloat16, is_half, is_real, shadow_dtype, to_bfloat16
 from ..ir.records import numbers, size_of
 from ..ir.surface import Declaration
 from ..ir.types import BF16, HALVES, Complex, Pointer, Scalar, Struct, Type, Vector
+from ..public_calls import show
 from ..runtime.array_locks import writeable
 from ..runtime.array_types import NdArray
 from ..runtime.base import Memory
@@ -94,18 +95,6 @@ def type_name(type_: Type) -> str:
     return CUDA_NAMES.get(str(type_), str(type_))
 
 
-def show(x: Any) -> str:
-    """An argument in an error message."""
-    if isinstance(x, type):
-        return f"the class {x.__name__}"
-    if isinstance(x, np.generic):
-        return f"numpy.{x.dtype}({x})"
-    if hasattr(x, "shape") and hasattr(x, "dtype"):
-        return f"an array of {x.dtype}, shape {tuple(x.shape)}"
-    text = repr(x)
-    return f"{type(x).__name__} {text if len(text) <= 40 else text[:37] + '...'}"
-
-
 # --- one argument --------------------------------------------------------------------------------------------------------------------
 
 
@@ -168,7 +157,10 @@ class Place:
             raise self.refuse(f"{what}; pass x.view('{dtype_of(numbers(type_.element)[0])}'), with a shadow of float32.", ShadowError)
 
     def _array(self, x: Any) -> Any:
-        x = as_array(x)
+        try:
+            x = as_array(x)
+        except ArgumentTypeError as error:
+            raise self.refuse(str(error)) from None
         if isinstance(x, np.ndarray) or type(x).__module__.partition(".")[0] == "cupy":
             return x
         if isinstance(x, bool | int | np.integer):
@@ -206,10 +198,6 @@ class Place:
         return leaf
 
     def _shadow(self, array: NdArray, shadow: NdArray) -> Any:
-        if isinstance(shadow, np.generic | int | float):
-            raise self.refuse(
-                f"has the number {show(shadow)} as shadow; `dx[i]` is a copy, `dx[i, ...]` or `dx[i:i+1]` a view.", ShadowError
-            )
         shadow = self._array(shadow)
         if tuple(shadow.shape) != tuple(array.shape):
             raise self.refuse(

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..deferred_import import import_registered
-from .arrays import as_array
+from ..errors import ArgumentTypeError
+from .arrays import is_array, on_its_memory
 
 
 class Compared:
@@ -49,7 +50,7 @@ def operation(name: str) -> Callable[..., Any]:
     if name not in _operations:
         import_registered()
     if name not in _operations:
-        raise TypeError(f"gpuad.ops has no operation {name!r}; use `.primal` for the raw array, or a kernel or a rule of your own")
+        raise ArgumentTypeError(f"gpuad.ops has no operation {name!r}; use `.primal` for the raw array, or a kernel or a rule of your own")
     return _operations[name]
 
 
@@ -79,7 +80,7 @@ def _comparison(name: str) -> Any:
 
 
 def is_operand(x: Any) -> bool:
-    return isinstance(x, Compared | bool | int | float | complex | np.generic) or hasattr(as_array(x), "strides")
+    return isinstance(x, Compared | bool | int | float | complex | np.generic) or is_array(on_its_memory(x))
 
 
 def _recorded(name: str) -> Any:
@@ -134,7 +135,7 @@ def _forwarded(name: str, method: str, inputs: Sequence[Any], out: Any, keywords
     if method == "at" and name == "add":
         return operation("scatter_add")(*inputs)
     if method != "__call__":
-        raise TypeError(f"{name}.{method} of a Duplicated is not recorded; gpuad.ops has sum, prod, max, cumsum and scatter_add")
+        raise ArgumentTypeError(f"{name}.{method} of a Duplicated is not recorded; gpuad.ops has sum, prod, max, cumsum and scatter_add")
     compare = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne"}.get(name)
     if compare and out is None and not keywords:
         return getattr(operator, compare)(*(getattr(x, "primal", x) for x in inputs))

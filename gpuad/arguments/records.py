@@ -15,12 +15,13 @@ from ..ir.dtypes import dtype_of, is_real
 from ..ir.records import Part, is_record, leaves, numbers, size_of, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Complex, Pointer, Scalar, Struct, Type, Vector
+from ..public_calls import show
 from ..runtime.array_types import NdArray
 from ..runtime.base import Memory
 from .aliasing import Alias
 from .annotations import Active, BatchDuplicated, Duplicated
 from .arrays import as_array
-from .conversions import BoundArgument, Place, opened, show
+from .conversions import BoundArgument, Place, opened
 from .layouts import described, dtype_leaves, element_dtype, fits
 
 Passed = tuple[Place, BoundArgument]

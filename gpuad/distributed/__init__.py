@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import DistributedError
+from ..errors import ArgumentTypeError, DistributedError
 from .communicator import IN_PLACE, Communicator
 from .request import Request
 
@@ -37,7 +37,9 @@ def wrap(comm: Any, *, nccl: Any = None, limit: float = 60.0, check: bool = True
     import mpi4py.MPI as mpi
 
     if not isinstance(comm, mpi.Intracomm):
-        raise TypeError(f"wrap takes a communicator of mpi4py (MPI.COMM_WORLD), not a {type(comm).__name__}")
+        raise ArgumentTypeError(f"wrap takes a communicator of mpi4py (MPI.COMM_WORLD), not a {type(comm).__name__}")
     if nccl is not None and nccl.rank_id() != comm.Get_rank():
-        raise TypeError(f"rank {comm.Get_rank()} of MPI is rank {nccl.rank_id()} of NCCL: make both of the same ranks in the same order")
+        raise ArgumentTypeError(
+            f"rank {comm.Get_rank()} of MPI is rank {nccl.rank_id()} of NCCL: make both of the same ranks in the same order"
+        )
     return Communicator(comm, None, limit, check, nccl)

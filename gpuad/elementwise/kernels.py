@@ -16,13 +16,14 @@ from dataclasses import replace
 from typing import Any
 
 from ..api import CallKey, Family, Kernel, Past, Planned, on_stream
-from ..errors import CompileError, UnsupportedError
+from ..errors import ArgumentTypeError, ArgumentValueError, CompileError, UnsupportedError
 from ..frontend.elementwise import ElementwiseSpec, Texts, elementwise_source, fence, parse_parameters
 from ..frontend.elementwise.text import Argument
 from ..memo import Memo, specialized
 from ..ops.elementwise import geometry
 from ..ops.layout import axes
 from ..ops.trace_cache import Complete
+from ..public_calls import public
 from ..source import SourceFile, Span
 from .concrete import Arranged, Concrete
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
@@ -53,6 +54,7 @@ class ElementwiseKernel(Family):
     Raises CompileError and UnsupportedError at a place in these texts, the operation's own when it is first called.
     """
 
+    @public
     def __init__(
         self,
         in_params: str,
@@ -69,7 +71,7 @@ class ElementwiseKernel(Family):
         options: Sequence[str] = (),
     ) -> None:
         if not name.isidentifier():
-            raise ValueError(f"{name!r} is no name for a kernel")
+            raise ArgumentValueError(f"{name!r} is no name for a kernel")
         self.name, self.options = name, tuple(options)
         self.texts = Texts.of(name, in_params=in_params, out_params=out_params, operation=operation, preamble=preamble, loop_prep=loop_prep)
         if after_loop.strip():
@@ -86,6 +88,7 @@ class ElementwiseKernel(Family):
     def __repr__(self) -> str:
         return f"<gpuad elementwise kernel {self.name}>"
 
+    @public
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Any:
         """Runs the operation on arrays (annotated or not) and numbers, broadcast as CuPy does it; inside of a tape it is recorded.
 
@@ -125,13 +128,13 @@ class ElementwiseKernel(Family):
     def _prepared(self, args: Sequence[Any], size: int | None, stream: Any) -> tuple[Any, Planned | None]:
         if len(args) not in (len(self.in_params), len(self.params)):
             counts = f"{len(self.in_params)} or, with outputs, {len(self.params)}"
-            raise TypeError(f"`{self.name}` takes {counts} arguments, got {len(args)}")
+            raise ArgumentTypeError(f"`{self.name}` takes {counts} arguments, got {len(args)}")
         arguments = [given(self.name, p, a) for p, a in zip(self.params, args, strict=False)]
         shape = common_shape(self.name, arguments, size)
         letters = decide(self.name, arguments)
         if len(args) < len(self.params):
             if size is None and any(p.raw for p in self.out_params):
-                raise ValueError(f"`{self.name}`: nothing says how large the raw output is; pass it, or size=")
+                raise ArgumentValueError(f"`{self.name}`: nothing says how large the raw output is; pass it, or size=")
             new = outputs(self.name, self.out_params, arguments, shape, letters)
             arguments += [given(self.name, p, a) for p, a in zip(self.out_params, new, strict=True)]
         results = [g.value for g in arguments[len(self.in_params) :]]

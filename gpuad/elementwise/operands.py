@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
-from ..arguments.arrays import as_array
+from ..arguments.arrays import as_array, is_array
 from ..arguments.recorder import current
-from ..errors import LaunchError
+from ..errors import ArgumentTypeError, LaunchError
 from ..frontend.elementwise import Parameter
 from ..ir.dtypes import is_real
 from ..ops.layout import primal_of, reached
@@ -47,14 +47,14 @@ class Given:
 
 def given(name: str, parameter: Parameter, value: Any) -> Given:
     """One argument with its parameter. TypeError for what is neither array nor number."""
-    opened = primal_of(value) if not isinstance(value, Active) else value.value
+    opened = primal_of(value, f"`{name}`: `{parameter.name}`") if not isinstance(value, Active) else value.value
     if isinstance(opened, bool | int | float | complex | np.generic):
         if parameter.output:
-            raise TypeError(f"`{name}`: the output `{parameter.name}` takes an array, not {value!r}")
+            raise ArgumentTypeError(f"`{name}`: the output `{parameter.name}` takes an array, not {value!r}")
         return Given(parameter, value, None)
     array = as_array(opened)
-    if isinstance(value, Active) or not hasattr(array, "strides"):
-        raise TypeError(f"`{name}`: `{parameter.name}` takes an array or a number, not {type(value).__name__}")
+    if isinstance(value, Active) or not is_array(array):
+        raise ArgumentTypeError(f"`{name}`: `{parameter.name}` takes an array or a number, not {type(value).__name__}")
     return Given(parameter, value if array is opened else array, array)
 
 
@@ -68,7 +68,7 @@ def decide(name: str, arguments: Sequence[Given]) -> dict[str, np.dtype[Any]]:
         wanted = p.dtype if p.dtype is not None else letters.setdefault(p.letter, dtype)
         if wanted != dtype:
             why = f"`{p.letter}` is {wanted} already" if p.letter else f"it is declared {wanted}"
-            raise TypeError(f"`{name}`: `{p.name}` got an array of {dtype}, but {why}; pass x.astype({str(wanted)!r})")
+            raise ArgumentTypeError(f"`{name}`: `{p.name}` got an array of {dtype}, but {why}; pass x.astype({str(wanted)!r})")
     return letters
 
 
@@ -76,7 +76,9 @@ def dtype_for(name: str, parameter: Parameter, letters: Types) -> np.dtype[Any]:
     """The dtype of a parameter. TypeError where no array says what its letter is."""
     dtype = parameter.dtype if parameter.dtype is not None else letters.get(parameter.letter)
     if dtype is None:
-        raise TypeError(f"`{name}`: no array says which type `{parameter.letter}` of `{parameter.name}` is; pass one, or name the type")
+        raise ArgumentTypeError(
+            f"`{name}`: no array says which type `{parameter.letter}` of `{parameter.name}` is; pass one, or name the type"
+        )
     return dtype
 
 

@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from ..api import CallKey, Family, Kernel, Past, Planned, on_stream, plain
-from ..errors import UnsupportedError
+from ..errors import ArgumentAxisError, ArgumentTypeError, ArgumentValueError, UnsupportedError
 from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
 from ..frontend.elementwise.text import Argument
 from ..memo import Memo, specialized
 from ..ops.elementwise import geometry
 from ..ops.layout import Axes, axes, hull_size
 from ..ops.trace_cache import Complete
+from ..public_calls import public
 from .concrete import Arranged, Concrete
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import INT, broadcast_strides, check_disjoint, check_output, common_shape, pattern, raw_of, raw_values, standing
@@ -42,6 +43,7 @@ class ReductionKernel(Family):
     result `a` to the outputs. `identity`: where the reduction begins; None begins at 0, as in CuPy.
     """
 
+    @public
     def __init__(
         self,
         in_params: str,
@@ -57,7 +59,7 @@ class ReductionKernel(Family):
         options: Sequence[str] = (),
     ) -> None:
         if not name.isidentifier():
-            raise ValueError(f"{name!r} is no name for a kernel")
+            raise ArgumentValueError(f"{name!r} is no name for a kernel")
         self.name, self.options, self.reduce_dims = name, tuple(options), reduce_dims
         self.identity = "" if identity is None else str(identity)
         self.texts = Texts.of(
@@ -79,6 +81,7 @@ class ReductionKernel(Family):
     def __repr__(self) -> str:
         return f"<gpuad reduction kernel {self.name}>"
 
+    @public
     def __call__(self, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None) -> Any:
         """Reduces arrays (annotated or not) over `axis`, all axes by default; inside of a tape it is recorded.
 
@@ -122,11 +125,11 @@ class ReductionKernel(Family):
 
     def _prepared(self, args: Sequence[Any], out: Any, axis: Axis, keepdims: bool, stream: Any) -> tuple[Any, Planned | None]:
         if out is not None and (len(self.out_params) != 1 or len(args) != len(self.in_params)):
-            raise ValueError(f"`{self.name}`: out= is for one output that is not among the arguments")
+            raise ArgumentValueError(f"`{self.name}`: out= is for one output that is not among the arguments")
         args = (*args, out) if out is not None else args
         if len(args) not in (len(self.in_params), len(self.params)):
             counts = f"{len(self.in_params)} or, with outputs, {len(self.params)}"
-            raise TypeError(f"`{self.name}` takes {counts} arguments, got {len(args)}")
+            raise ArgumentTypeError(f"`{self.name}` takes {counts} arguments, got {len(args)}")
         arguments = [given(self.name, p, a) for p, a in zip(self.params, args, strict=False)]
         inputs = arguments[: len(self.in_params)]
         shape = common_shape(self.name, inputs, None)
@@ -140,7 +143,7 @@ class ReductionKernel(Family):
         for g in results:
             check_output(self.name, g, kept)
         if not self.identity and 0 in shape and 0 not in kept:
-            raise ValueError(f"`{self.name}`: no elements to reduce, and no identity to begin with")
+            raise ArgumentValueError(f"`{self.name}`: no elements to reduce, and no identity to begin with")
         check_disjoint(self.name, arguments, same_is_apart=False)
         plan = self._launch(inputs, results, split, keepdims, letters, stream) if 0 not in kept else None
         return returned([g.value for g in results], False, False), plan
@@ -219,10 +222,10 @@ class _Split:
         """ValueError as NumPy raises it for an axis that there is not, or that is named twice."""
         given = range(len(shape)) if axis is None else [axis] if isinstance(axis, int | np.integer) else list(axis)
         if any(not -len(shape) <= a < len(shape) for a in given):
-            raise np.exceptions.AxisError(next(a for a in given if not -len(shape) <= a < len(shape)), len(shape))
+            raise ArgumentAxisError(next(a for a in given if not -len(shape) <= a < len(shape)), len(shape))
         reduced = tuple(sorted(int(a) % len(shape) for a in given))
         if len(set(reduced)) != len(reduced):
-            raise ValueError("duplicate value in 'axis'")
+            raise ArgumentValueError("duplicate value in 'axis'")
         return cls(shape, tuple(k for k in range(len(shape)) if k not in reduced), reduced)
 
     def kept(self, keepdims: bool) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..arguments.aliasing import overlap, region
 from ..arguments.arrays import address, namespace
-from ..errors import LaunchError
+from ..errors import ArgumentValueError, LaunchError
 from ..frontend.elementwise import Operand
 from ..frontend.elementwise.words import Raw
 from ..ops.layout import Axes, element_strides, hull_size, origin
@@ -28,14 +28,14 @@ def common_shape(name: str, arguments: Sequence[Given], size: int | None) -> tup
     shapes = [tuple(g.array.shape) for g in arguments if g.follows]
     if size is not None:
         if shapes:
-            raise ValueError(f"`{name}`: size= is for calls in which all arrays are raw")
+            raise ArgumentValueError(f"`{name}`: size= is for calls in which all arrays are raw")
         return (int(size),)
     if not shapes:
-        raise ValueError(f"`{name}`: nothing says how many elements there are; pass size=")
+        raise ArgumentValueError(f"`{name}`: nothing says how many elements there are; pass size=")
     try:
         return tuple(int(n) for n in np.broadcast_shapes(*shapes))
     except ValueError:
-        raise ValueError(f"`{name}`: arrays of shapes {shapes} do not fit together") from None
+        raise ArgumentValueError(f"`{name}`: arrays of shapes {shapes} do not fit together") from None
 
 
 def counter(shape: Sequence[int]) -> Any:
@@ -170,6 +170,6 @@ def _elements(array: NdArray) -> tuple[Any, ...]:
 def check_output(name: str, g: Given, shape: Sequence[int]) -> None:
     """Refuses an output of another shape, or whose elements share memory."""
     if tuple(g.array.shape) != tuple(shape):
-        raise ValueError(f"`{name}`: the output `{g.parameter.name}` has shape {tuple(g.array.shape)}, the result {tuple(shape)}")
+        raise ArgumentValueError(f"`{name}`: the output `{g.parameter.name}` has shape {tuple(g.array.shape)}, the result {tuple(shape)}")
     if g.array.size and any(s == 0 and n > 1 for s, n in zip(g.array.strides, g.array.shape, strict=True)):
         raise LaunchError(f"`{name}`: the output `{g.parameter.name}` is a broadcast array, its elements share memory; pass one of its own")

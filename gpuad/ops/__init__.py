@@ -8,7 +8,11 @@ is `.shadow`, with a dtype of its own. Inside of a tape every operation is recor
 
 from __future__ import annotations
 
+from typing import Any as _Any
+
 from ..arguments.operators import provide as _provide
+from ..errors import UnknownNameError as _UnknownNameError
+from ..public_calls import public as _public
 from .contraction import einsum
 from .extrema import max, min, norm, prod, std, var
 from .fourier import fft, fft2, fftn, ifft, ifft2, ifftn, irfft, rfft
@@ -92,4 +96,11 @@ __all__ = [
     "trunc", "var", "where",
 ]  # fmt: skip
 
+globals().update({name: _public(globals()[name]) for name in __all__})
 _provide({name: globals()[name] for name in __all__} | {"getitem": _getitem, "setitem": _setitem})
+
+
+def __getattr__(name: str) -> _Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _UnknownNameError(f"gpuad.ops has no operation {name!r}: use `.primal` for the raw array, or a kernel or a rule of your own")

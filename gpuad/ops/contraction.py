@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import Const, Duplicated
+from ..errors import ArgumentTypeError, ArgumentValueError
 from ..runtime.array_types import NdArray
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
@@ -54,7 +55,7 @@ def einsum(subscripts: str, *operands: Any, out: Any = None, optimize: Any = Fal
     first."""
     check_recorded("einsum", (*operands, out))
     if not isinstance(subscripts, str):
-        raise TypeError(f"einsum: the subscripts come first, as text like 'ij,jk->ik', not {type(subscripts).__name__}")
+        raise ArgumentTypeError(f"einsum: the subscripts come first, as text like 'ij,jk->ik', not {type(subscripts).__name__}")
     inputs, result = _parsed(subscripts, [array_of("einsum", x).ndim for x in operands])
     pairs = [_diagonal(x, letters) for x, letters in zip(operands, inputs, strict=True)]
     operands, inputs = tuple(x for x, _ in pairs), [letters for _, letters in pairs]
@@ -93,20 +94,20 @@ def _parsed(subscripts: str, dims: Sequence[int]) -> tuple[list[str], str]:
     left, arrow, result = subscripts.replace(" ", "").partition("->")
     inputs = left.split(",")
     if len(inputs) != len(dims):
-        raise ValueError(f"einsum {subscripts!r}: {len(inputs)} terms for {len(dims)} operands")
+        raise ArgumentValueError(f"einsum {subscripts!r}: {len(inputs)} terms for {len(dims)} operands")
     free = [c for c in _LETTERS if c not in subscripts]
     extra = [n - len(s.replace("...", "")) for s, n in zip(inputs, dims, strict=True)]
     if any(s.count("...") > 1 or not s.replace("...", "").isalpha() for s in (*inputs, result) if s and s != "..."):
-        raise ValueError(f"einsum {subscripts!r}: each term is letters, with one `...` at most")
+        raise ArgumentValueError(f"einsum {subscripts!r}: each term is letters, with one `...` at most")
     if any(e < 0 or (e > 0 and "..." not in s) for s, e in zip(inputs, extra, strict=True)):
-        raise ValueError(f"einsum {subscripts!r}: operands of {list(dims)} axes do not fit")
+        raise ArgumentValueError(f"einsum {subscripts!r}: operands of {list(dims)} axes do not fit")
     most = free[: max((e for s, e in zip(inputs, extra, strict=True) if "..." in s), default=0)]
     spelled = [s.replace("...", "".join(most[len(most) - e :])) for s, e in zip(inputs, extra, strict=True)]
     counts = Counter("".join(s.replace("...", "") for s in inputs))
     implicit = ("..." if "..." in left else "") + "".join(sorted(k for k, n in counts.items() if n == 1))
     found = (result if arrow else implicit).replace("...", "".join(most))
     if len(set(found)) < len(found) or not set(found) <= set("".join(spelled)):
-        raise ValueError(f"einsum {subscripts!r}: the result has a letter twice, or one that no operand has")
+        raise ArgumentValueError(f"einsum {subscripts!r}: the result has a letter twice, or one that no operand has")
     return spelled, found
 
 
@@ -115,7 +116,9 @@ def _sizes(operands: Sequence[Any], inputs: Sequence[str]) -> dict[str, int]:
     for x, letters in zip(operands, inputs, strict=True):
         for letter, n in zip(letters, primal_of(x).shape, strict=True):
             if sizes.setdefault(letter, int(n)) != n:
-                raise ValueError(f"einsum: axis {letter!r} has {sizes[letter]} and {n} elements; broadcasting is not differentiated")
+                raise ArgumentValueError(
+                    f"einsum: axis {letter!r} has {sizes[letter]} and {n} elements; broadcasting is not differentiated"
+                )
     return sizes
 
 
@@ -127,7 +130,7 @@ def _diagonal(x: Any, letters: str) -> tuple[Any, str]:
     array = primal_of(x)
     shape = [{int(n) for c, n in zip(letters, array.shape, strict=True) if c == letter} for letter in unique]
     if any(len(lengths) > 1 for lengths in shape):
-        raise ValueError(f"einsum: a diagonal of axes of different lengths, {tuple(array.shape)}")
+        raise ArgumentValueError(f"einsum: a diagonal of axes of different lengths, {tuple(array.shape)}")
 
     def view(array: NdArray) -> Any:
         if isinstance(array, np.ndarray):

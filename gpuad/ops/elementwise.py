@@ -14,10 +14,10 @@ import numpy as np
 
 from ..arguments.aliasing import hull, overlap, region
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
-from ..arguments.arrays import as_array, namespace
+from ..arguments.arrays import as_array, is_array, namespace
 from ..arguments.layouts import repeats
 from ..arguments.recorder import current
-from ..errors import ShadowError, TapeError, UnsupportedError
+from ..errors import ArgumentTypeError, ArgumentValueError, ShadowError, TapeError, UnsupportedError
 from ..ir.dtypes import is_half
 from ..runtime.array_types import NdArray
 from .complex import result_type as complex_result_type
@@ -130,8 +130,8 @@ def _operand(x: Any, name: str) -> Any:
     if isinstance(x, Duplicated | BatchDuplicated | Active | Const | bool | int | float | complex | np.generic):
         return x
     x = as_array(x)
-    if not hasattr(x, "shape") or not hasattr(x, "strides"):
-        raise TypeError(f"{name} takes arrays and numbers, not {type(x).__name__}")
+    if not is_array(x):
+        raise ArgumentTypeError(f"{name} takes arrays and numbers, not {type(x).__name__}")
     return x
 
 
@@ -142,7 +142,7 @@ def _value(x: Any) -> Any:
 
 def _result(name: str, inputs: Sequence[Any], arrays: Sequence[Any], dtype: np.dtype[Any]) -> Any:
     if not arrays:
-        raise TypeError(f"{name} needs an array among its operands, or out=")
+        raise ArgumentTypeError(f"{name} needs an array among its operands, or out=")
     array = new_array(arrays[0], broadcast_shape(name, arrays), dtype, active=carried(inputs))
     pair = paired(array, inputs)
     return temporary(array) if pair is array and any(isinstance(x, Active) for x in inputs) else pair
@@ -150,12 +150,14 @@ def _result(name: str, inputs: Sequence[Any], arrays: Sequence[Any], dtype: np.d
 
 def _check_output(name: str, target: NdArray, arrays: Sequence[Any], compute: np.dtype[Any]) -> None:
     if not hasattr(target, "strides") or isinstance(target, np.generic):
-        raise TypeError(f"{name}: out is no array")
+        raise ArgumentTypeError(f"{name}: out is no array")
     shape = tuple(target.shape)
     if broadcast_shape(name, [target, *arrays]) != shape:
-        raise ValueError(f"{name}: operands of shapes {[tuple(a.shape) for a in arrays]} do not fit into an output of shape {shape}")
+        raise ArgumentValueError(
+            f"{name}: operands of shapes {[tuple(a.shape) for a in arrays]} do not fit into an output of shape {shape}"
+        )
     if not np.can_cast(compute, target.dtype, "same_kind"):
-        raise TypeError(f"{name}: cannot cast the result from {compute} to {target.dtype}")
+        raise ArgumentTypeError(f"{name}: cannot cast the result from {compute} to {target.dtype}")
     refuse_repeated(target, name)
 
 
@@ -163,11 +165,11 @@ def check_out(name: str, out: Any, shape: Sequence[int], dtype: Any) -> None:
     """Whether a result of the given shape and type may go into `out`, as NumPy judges it; ValueError and TypeError if not."""
     target = primal_of(out)
     if not hasattr(target, "strides") or isinstance(target, np.generic):
-        raise TypeError(f"{name}: out is no array")
+        raise ArgumentTypeError(f"{name}: out is no array")
     if tuple(target.shape) != tuple(shape):
-        raise ValueError(f"{name}: out has shape {tuple(target.shape)}, the result {tuple(shape)}")
+        raise ArgumentValueError(f"{name}: out has shape {tuple(target.shape)}, the result {tuple(shape)}")
     if not np.can_cast(dtype, target.dtype, "same_kind"):
-        raise TypeError(f"{name}: cannot cast the result from {np.dtype(dtype)} to {target.dtype}")
+        raise ArgumentTypeError(f"{name}: cannot cast the result from {np.dtype(dtype)} to {target.dtype}")
     refuse_repeated(target, name)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UnsupportedError
+from ..errors import ArgumentValueError, UnsupportedError
 from ..tape.rules import rule
 from .adjoints import add_to, from_rows, in_rows, library_of
 from .elementwise import apply, are_disjoint
@@ -73,7 +73,7 @@ def _chosen(name: str, x: Any, axis: Axis, out: Any, keepdims: bool) -> Any:
     if primal.dtype.kind == "c":
         raise UnsupportedError(f"gpuad.ops.{name} takes real arrays")
     if math.prod(primal.shape[a] for a in axes) == 0:
-        raise ValueError(f"{name} of no elements")
+        raise ArgumentValueError(f"{name} of no elements")
     out = reduction_result(name, x, axes, primal.dtype, out, keepdims)
     _extreme(are_disjoint(x, primal_of(out)), out, axes, name)
     return out

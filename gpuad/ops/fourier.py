@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UnsupportedError
+from ..errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from ..runtime.array_types import NdArray
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
@@ -97,7 +97,7 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     check_recorded("rfft", (x, out))
     primal = array_of("rfft", x)
     if primal.dtype.kind == "c":
-        raise TypeError("rfft takes real arrays")
+        raise ArgumentTypeError("rfft takes real arrays")
     axis = axis_of("rfft", axis, primal.ndim)
     _check_lengths("rfft", primal, None if n is None else (n,), (axis,))
     return _along(_rfft, "rfft", x, axis, norm, out, primal.shape[axis] // 2 + 1, _spectrum_type(primal.dtype))
@@ -139,7 +139,7 @@ def _transform(name: str, function: str, x: Any, lengths: Any, axes: Sequence[in
 
 def _check_lengths(name: str, array: NdArray, lengths: Any, axes: Sequence[int]) -> None:
     if lengths is not None and not isinstance(lengths, Iterable):
-        raise TypeError(f"{name}: s is a tuple of lengths, one for each axis, not {lengths!r}")
+        raise ArgumentTypeError(f"{name}: s is a tuple of lengths, one for each axis, not {lengths!r}")
     if lengths is not None and tuple(lengths) != tuple(array.shape[a] for a in axes):
         raise UnsupportedError(f"{name} of other lengths than the array's, {tuple(lengths)}; cut or pad it before")
 
@@ -151,5 +151,5 @@ def _spectrum_type(dtype: Any) -> np.dtype[Any]:
 
 def _norm(norm: str | None) -> str:
     if norm not in (None, *_SWAPPED):
-        raise ValueError(f"norm is None, 'backward', 'ortho' or 'forward', not {norm!r}")
+        raise ArgumentValueError(f"norm is None, 'backward', 'ortho' or 'forward', not {norm!r}")
     return norm or "backward"

@@ -13,7 +13,7 @@ import numpy as np
 from ..arguments.annotations import Duplicated
 from ..arguments.arrays import namespace, resolve
 from ..arguments.layouts import repeats
-from ..errors import LaunchError
+from ..errors import ArgumentIndexError, ArgumentTypeError, ArgumentValueError, LaunchError
 from ..pipeline import add_in_fixed_point
 from ..runtime.array_types import NdArray
 from ..tape.memory.region import Region
@@ -132,13 +132,13 @@ def _axis_offsets(name: str, array: NdArray, indices: Any, axis: int | None) -> 
     library = namespace(array)
     indices = library.asarray(_plain_key(indices))
     if indices.dtype.kind not in "iub" and indices.size:
-        raise IndexError(f"{name}: indices are whole numbers, not {indices.dtype}")
+        raise ArgumentIndexError(f"{name}: indices are whole numbers, not {indices.dtype}")
     indices = indices if indices.size else indices.astype(np.int64)
     if indices.dtype.kind == "b":  # numbers here, no mask
         indices = indices.astype(np.int64)
     if axis is None:
         if library is np and indices.size and not (-array.size <= indices.min() and indices.max() < array.size):
-            raise IndexError(f"{name}: an index is out of bounds for an array of {array.size} elements")
+            raise ArgumentIndexError(f"{name}: an index is out of bounds for an array of {array.size} elements")
         axes = array if array.ndim else array[None]
         return offsets(axes, library.unravel_index(indices % max(array.size, 1), axes.shape))
     axis = axis_of(name, axis, array.ndim)
@@ -148,7 +148,7 @@ def _axis_offsets(name: str, array: NdArray, indices: Any, axis: int | None) -> 
 def _plain_key(key: Any) -> Any:
     parts = key if isinstance(key, tuple) else (key,)
     if any(isinstance(p, Duplicated) for p in parts):
-        raise TypeError("an index array carries no gradient; pass `.primal`")
+        raise ArgumentTypeError("an index array carries no gradient; pass `.primal`")
     return key
 
 
@@ -212,6 +212,6 @@ def _spread(value: Any, where: Any, like: Any) -> Any:
     """The values in an array of their own, one for each place."""
     array = primal_of(value)
     if hasattr(array, "shape") and not _fits(tuple(array.shape), tuple(where.shape)):
-        raise ValueError(f"values of shape {tuple(array.shape)} do not fit {tuple(where.shape)} places")
+        raise ArgumentValueError(f"values of shape {tuple(array.shape)} do not fit {tuple(where.shape)} places")
     copy = new_array(like, where.shape, like.dtype, active=carried((value,)))
     return apply("copyto", value, out=temporary(copy) if isinstance(value, Duplicated) else copy)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import BatchDuplicated, Duplicated
+from ..errors import ArgumentTypeError, ArgumentValueError
 from .elementwise import apply, check_out, check_recorded
 from .layout import array_of, axis_of, primal_of
 from .reductions import result_for
@@ -30,9 +31,9 @@ def _part(x: Any, axis: int, low: int, high: int) -> Any:
 def _several(name: str, arrays: Any) -> list[Any]:
     """The arrays of a sequence; TypeError for what is none, and where something in it is no array, ValueError where it is empty."""
     if (not isinstance(arrays, Sequence) and not getattr(arrays, "ndim", 0)) or isinstance(arrays, Duplicated | BatchDuplicated | str):
-        raise TypeError(f"{name} takes a list of arrays, not {type(arrays).__name__}: write [x, y]")
+        raise ArgumentTypeError(f"{name} takes a list of arrays, not {type(arrays).__name__}: write [x, y]")
     if len(arrays) == 0:
-        raise ValueError(f"{name} needs at least one array")
+        raise ArgumentValueError(f"{name} needs at least one array")
     return [array_of(name, a) for a in arrays]
 
 
@@ -46,7 +47,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     lengths = [int(p.shape[axis]) for p in primals]
     shape, dtype = (*primals[0].shape[:axis], sum(lengths), *primals[0].shape[axis + 1 :]), np.result_type(*(p.dtype for p in primals))
     if any(p.shape[:axis] + p.shape[axis + 1 :] != primals[0].shape[:axis] + primals[0].shape[axis + 1 :] for p in primals):
-        raise ValueError(f"concatenate: arrays of shapes {[tuple(p.shape) for p in primals]} do not fit along axis {axis}")
+        raise ArgumentValueError(f"concatenate: arrays of shapes {[tuple(p.shape) for p in primals]} do not fit along axis {axis}")
     if out is None:
         out = result_for(tuple(arrays), shape, dtype)
     check_out("concatenate", out, shape, dtype)
@@ -62,7 +63,7 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     primals = _several("stack", arrays)
     axis = axis_of("stack", axis, primals[0].ndim + 1)
     if any(p.shape != primals[0].shape for p in primals):
-        raise ValueError(f"stack: arrays of shapes {', '.join(str(tuple(p.shape)) for p in primals)}; they have to have one shape")
+        raise ArgumentValueError(f"stack: arrays of shapes {', '.join(str(tuple(p.shape)) for p in primals)}; they have to have one shape")
     return concatenate([expand_dims(a, axis) for a in arrays], axis, out)
 
 
@@ -84,14 +85,14 @@ def _moves(shift: Any, axis: Any, ndim: int) -> dict[int, int]:
     shifts = list(shift) if isinstance(shift, Iterable) and not isinstance(shift, str) else [shift]
     along = [axis_of("roll", a, ndim) for a in (axis if isinstance(axis, Iterable) and not isinstance(axis, str) else [axis])]
     if len(shifts) != len(along) and 1 not in (len(shifts), len(along)):
-        raise ValueError(f"roll: {len(shifts)} shifts for {len(along)} axes")
+        raise ArgumentValueError(f"roll: {len(shifts)} shifts for {len(along)} axes")
     moves: dict[int, int] = {}
     for k in range(max(len(shifts), len(along))):
         by, a = shifts[k % len(shifts)], along[k % len(along)]
         try:
             moves[a] = moves.get(a, 0) + operator.index(by)
         except TypeError:
-            raise TypeError(f"roll: a shift is a whole number of elements, not {by!r}") from None
+            raise ArgumentTypeError(f"roll: a shift is a whole number of elements, not {by!r}") from None
     return moves
 
 

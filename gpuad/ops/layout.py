@@ -14,22 +14,25 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import BatchDuplicated, Const, Duplicated
-from ..arguments.arrays import address, namespace
+from ..arguments.arrays import address, is_array, namespace, refuse_subclass
 from ..arguments.layouts import repeats
-from ..errors import LaunchError, ShadowError, UnsupportedError
+from ..errors import ArgumentAxisError, ArgumentTypeError, ArgumentValueError, LaunchError, ShadowError, UnsupportedError
 from ..runtime.array_types import NdArray
 
 
-def primal_of(x: Any) -> Any:
-    """The array itself, of an annotated one too."""
-    return x.primal if isinstance(x, Duplicated | BatchDuplicated | Const) else x
+def primal_of(x: Any, name: str = "") -> Any:
+    """The array itself, of an annotated one too. ArgumentTypeError for one of a class derived from NumPy's."""
+    if isinstance(x, Duplicated | BatchDuplicated | Const):
+        return x.primal
+    refuse_subclass(x, name)
+    return x
 
 
 def array_of(name: str, x: Any) -> Any:
     """The array of an operand; TypeError for what is none."""
     array = primal_of(x)
-    if not hasattr(array, "strides"):
-        raise TypeError(f"{name} takes arrays, not {type(array).__name__}; make one of it before, as with numpy.asarray")
+    if not is_array(array):
+        raise ArgumentTypeError(f"{name} takes arrays, not {type(array).__name__}; make one of it before, as with numpy.asarray")
     return array
 
 
@@ -38,9 +41,9 @@ def axis_of(name: str, axis: Any, ndim: int) -> int:
     try:
         number = operator.index(axis)
     except TypeError:
-        raise TypeError(f"{name}: an axis is a whole number, not {axis!r}") from None
+        raise ArgumentTypeError(f"{name}: an axis is a whole number, not {axis!r}") from None
     if not -ndim <= number < ndim:
-        raise np.exceptions.AxisError(f"{name}: axis {number} is out of bounds for an array with {ndim} axes")
+        raise ArgumentAxisError(f"{name}: axis {number} is out of bounds for an array with {ndim} axes")
     return number % ndim
 
 
@@ -50,7 +53,7 @@ def axes_of(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     found = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, Iterable) and not isinstance(axis, str) else (axis,)))
     if len(set(found)) < len(found):
-        raise ValueError(f"{name}: an axis occurs twice in {axis}")
+        raise ArgumentValueError(f"{name}: an axis occurs twice in {axis}")
     return found
 
 
@@ -107,8 +110,6 @@ def check_pair(x: Any) -> None:
 
 
 def _check_alike(primal: Any, shadow: NdArray) -> None:
-    if isinstance(shadow, np.generic) or not hasattr(shadow, "strides"):
-        raise ShadowError(f"a shadow is an array like its primal, not {shadow!r}; `dx[i]` is a copy, `dx[i, ...]` or `dx[i:i+1]` a view")
     if tuple(shadow.shape) != tuple(primal.shape):
         raise ShadowError(
             f"a primal of shape {tuple(primal.shape)} has a shadow of shape {tuple(shadow.shape)}; make it with zeros_like(x)"
@@ -183,4 +184,4 @@ def broadcast_shape(name: str, arrays: Sequence[Any]) -> tuple[int, ...]:
     try:
         return tuple(int(n) for n in np.broadcast_shapes(*shapes))
     except ValueError:
-        raise ValueError(f"{name}: arrays of shapes {', '.join(map(str, shapes))} cannot be broadcast to one shape") from None
+        raise ArgumentValueError(f"{name}: arrays of shapes {', '.join(map(str, shapes))} cannot be broadcast to one shape") from None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import Active
-from ..errors import ShadowError, UnsupportedError
+from ..errors import ArgumentTypeError, ArgumentValueError, ShadowError, UnsupportedError
 from ..runtime.array_types import NdArray
 from ..tape.record.recorded_rule import Ruled
 from ..tape.rules import rule
@@ -79,11 +79,11 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
 def _matmul_shape(name: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a product; ValueError where the operands do not fit."""
     if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
-        raise ValueError(f"{name}: matrices of shapes {a} and {b} do not fit")
+        raise ArgumentValueError(f"{name}: matrices of shapes {a} and {b} do not fit")
     try:
         stack = np.broadcast_shapes(a[:-2], b[:-2])
     except ValueError:
-        raise ValueError(f"{name}: stacks of matrices of shapes {a} and {b} do not fit") from None
+        raise ArgumentValueError(f"{name}: stacks of matrices of shapes {a} and {b} do not fit") from None
     return (*stack, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
 
 
@@ -136,7 +136,9 @@ def gemm(alpha: Any, a: Any, b: Any, beta: Any, c: Any) -> Any:
     check_recorded("gemm", (alpha, a, b, beta, c))
     one, two, target = (array_of("gemm", x) for x in (a, b, c))
     if any(x.ndim < 2 for x in (one, two, target)):
-        raise ValueError(f"gemm takes matrices, not arrays of shapes {tuple(one.shape)}, {tuple(two.shape)} and {tuple(target.shape)}")
+        raise ArgumentValueError(
+            f"gemm takes matrices, not arrays of shapes {tuple(one.shape)}, {tuple(two.shape)} and {tuple(target.shape)}"
+        )
     check_out("gemm", c, _matmul_shape("gemm", tuple(one.shape), tuple(two.shape)), np.result_type(one.dtype, two.dtype))
     _gemm(_scalar("alpha", alpha, target.dtype), are_disjoint(a, target), are_disjoint(b, target), _scalar("beta", beta, target.dtype), c)
     return c
@@ -147,7 +149,7 @@ def _scalar(name: str, x: Any, dtype: Any) -> Any:
     for one with a real shadow."""
     value = x.value if isinstance(x, Active) else x
     if not isinstance(value, bool | int | float | complex | np.generic | np.ndarray) or np.ndim(value) > 0:
-        raise TypeError(
+        raise ArgumentTypeError(
             f"gemm: {name} is a number or an Active, not {type(x).__name__}; multiply by an array before: gemm(1.0, x * a, ...)"
         )
     if dtype.kind != "c" and np.iscomplexobj(value):
@@ -195,9 +197,11 @@ def solve_triangular(a: Any, b: Any, lower: bool = False, trans: int | str = 0, 
     check_recorded("solve_triangular", (a, b, out))
     one, two = array_of("solve_triangular", a), array_of("solve_triangular", b)
     if one.ndim != 2 or one.shape[0] != one.shape[1] or two.ndim not in (1, 2) or two.shape[0] != one.shape[0]:
-        raise ValueError(f"solve_triangular: a matrix (n, n) and b of shape (n,) or (n, k), not {tuple(one.shape)} and {tuple(two.shape)}")
+        raise ArgumentValueError(
+            f"solve_triangular: a matrix (n, n) and b of shape (n,) or (n, k), not {tuple(one.shape)} and {tuple(two.shape)}"
+        )
     if not any(trans == known for known in _TRANS):
-        raise ValueError(f"solve_triangular: trans is 0, 1, 2, 'N', 'T' or 'C', not {trans!r}")
+        raise ArgumentValueError(f"solve_triangular: trans is 0, 1, 2, 'N', 'T' or 'C', not {trans!r}")
     dtype = np.result_type(one.dtype, two.dtype, np.float32)
     if out is None:
         out = result_for((a, b), two.shape, dtype)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import Duplicated
-from ..errors import UnsupportedError
+from ..errors import ArgumentTypeError, UnsupportedError
 from ..ir.dtypes import is_half, is_real
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
@@ -94,7 +94,7 @@ def check_carried(name: str, x: Any, dtype: Any) -> None:
     imaginary parts dropped, nor means made of integers: UnsupportedError."""
     kind = np.dtype(dtype).kind
     if isinstance(x, Duplicated) and kind not in "fc":
-        raise TypeError(f"{name}: a result of {np.dtype(dtype)} would drop the gradient of x; reduce `.primal` for that")
+        raise ArgumentTypeError(f"{name}: a result of {np.dtype(dtype)} would drop the gradient of x; reduce `.primal` for that")
     if primal_of(x).dtype.kind == "c" and kind != "c":
         raise UnsupportedError(f"{name}: dtype={np.dtype(dtype)} would drop imaginary parts; reduce `.real` for that")
     if name == "mean" and kind in "biu":

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..arguments.annotations import Const, Duplicated
 from ..arguments.arrays import resolve
+from ..errors import ArgumentTypeError
 from ..runtime.array_types import NdArray
 from .adjoints import library_of
 from .layout import array_of, axes_of, axis_of
@@ -104,5 +105,5 @@ def real(x: Any) -> Any:
 def imag(x: Any) -> Any:
     """The imaginary parts of a complex array, as a view. TypeError for a real one."""
     if array_of("imag", x).dtype.kind != "c":
-        raise TypeError("a real array has no imaginary parts that are memory")
+        raise ArgumentTypeError("a real array has no imaginary parts that are memory")
     return view(x, lambda a: a.imag)

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from ..context_variables import scoped
+from ..public_calls import flag, public
 
 DETERMINISTIC = "GPUAD_DETERMINISTIC"
 _analysing: ContextVar[bool] = ContextVar("analysing", default=True)
@@ -20,12 +21,13 @@ _chaining: ContextVar[bool] = ContextVar("chaining", default=True)
 _deterministic: ContextVar[bool | None] = ContextVar("deterministic", default=None)
 
 
+@public
 def deterministic(wanted: bool = True) -> AbstractContextManager[None]:
     """Within it a reverse pass gives the same bits in every run, on every number of threads. Where that is not possible, the launch is
     refused with UnsupportedError before anything is written. Shadows that threads add to together cost 32 bytes an element and a copy
     while the kernel runs, and the kernel runs twice; others cost nothing. GPUAD_DETERMINISTIC=1 in the environment wants it everywhere,
     `wanted=False` not within this block. LaunchError, with the shadows as they were, where a contribution is not finite."""
-    return scoped(_deterministic, wanted)
+    return scoped(_deterministic, flag("wanted", wanted))
 
 
 def asked_here() -> bool | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
-from ..errors import GpuadError, TapeError
+from ..errors import GpuadError, TapeError, UnknownNameError
 from ..tape.budget.holding import Holding
 from ..tape.memory.memory_log import Event, Kind, What, listeners
 from .device import Neighbourhood
@@ -133,7 +133,7 @@ class Profiling:
 
     def __getattr__(self, name: str) -> Any:
         if self._profile is None:
-            raise AttributeError(f"{name}: a profile is there when its block has ended")
+            raise UnknownNameError(f"{name}: a profile is there when its block has ended")
         return getattr(self._profile, name)
 
     def __str__(self) -> str:

@@ -39,11 +39,13 @@ from ..arguments.annotations import Active, Duplicated
 from ..arguments.arrays import namespace
 from ..arguments.recorder import current
 from ..errors import TapeError
+from ..public_calls import public
 from .memory.region import Region
 from .record.rule_calls import is_array, plain
 from .record.rule_declaration import ROOM, Declared, Effect
 
 
+@public
 def rule(
     *,
     reads: Sequence[str] = (),
@@ -75,6 +77,7 @@ def rule(
 class Rule(Declared):
     """A function with its effects and its reverse. Called outside of a tape on plain arrays it is the function."""
 
+    @public
     def __call__(self, *args: Any, **keywords: Any) -> None:
         given = self.signature.bind(*args, **keywords)
         given.apply_defaults()

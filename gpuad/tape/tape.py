@@ -26,6 +26,7 @@ import numpy as np
 from ..arguments.recorder import current
 from ..errors import TapeError
 from ..pipeline import executor_of
+from ..public_calls import public
 from ..runtime.actions import perform
 from ..runtime.allocation import mapped
 from .account import Account, Stats, account
@@ -82,6 +83,7 @@ class Tape(Reversing, LaunchRecording):
     another one records in this thread.
     """
 
+    @public
     def __init__(
         self,
         *,
@@ -277,6 +279,7 @@ class Tape(Reversing, LaunchRecording):
         if self.within is not None:
             self.within.conclude()
 
+    @public
     def overwrites(self, *arrays: Any) -> None:
         """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active.
         NumPy arrays may be written until the next operation on them; shadows of theirs are taken. TapeError outside of the tape's block."""
@@ -290,6 +293,7 @@ class Tape(Reversing, LaunchRecording):
             self.unknown()
             raise
 
+    @public
     def reverse(self, seeds: Mapping[Any, Any] | None = None, *, allow_unused: bool = False, seed_rank: int | str | None = None) -> None:
         """Runs the adjoints from the last operation to the first, on the current stream and after all that was recorded on any stream.
 
@@ -354,6 +358,7 @@ class Tape(Reversing, LaunchRecording):
         self.state = _REVERSED
         self.memory.tell(What.reversed)
 
+    @public
     def graph(self, seeds: Mapping[Any, Any] | None = None, *, allow_unused: bool = False, seed_rank: int | str | None = None) -> Graph:
         """The recorded program and its reverse as one object, whose `.launch()` runs both again on what the same arrays hold then, without
         Python's part: on a GPU as a CUDA graph on CuPy's current stream, on a CPU as a list of prepared launches.
@@ -416,12 +421,14 @@ class Tape(Reversing, LaunchRecording):
             saved, needed, self.assembled, retained, arena, self._transient.nbytes, self.shadows.nbytes, arena + self.shadows.nbytes, new
         )
 
+    @public
     def plan(self, budget: int | float | str | None = None) -> Outlook:
         """What reversing the recorded program within a budget takes, before anything is run: the peak in bytes, checkpoints, how often
         operations run again. `budget`: as of `Tape`; the tape's own, or all that is free, if it is left out. BudgetError, with the
         smallest that would do, where it is too small; TapeError if no program is recorded."""
         return self._looked_at().plan(budget, self._seconds)
 
+    @public
     def tradeoff(self, points: int = 24) -> Tradeoff:
         """The curve of bytes against operations that run again for the recorded program: printable, `.points`, `.picture(path)`."""
         return self._looked_at().tradeoff(points, self._seconds)
@@ -446,6 +453,7 @@ class Tape(Reversing, LaunchRecording):
         """The reverse program as flat Python, one line an operation."""
         return "\n".join(op.line() for op in reversed(self.operations))
 
+    @public
     def save(self, folder: str | os.PathLike[str], names: Mapping[str, Any] | None = None) -> None:
         """Stores the reverse program in a folder as files that run without gpuad: `program.py` (flat Python, one line an operation),
         `program.json`, `kernels.cu`, `kernels.cpp`, `saved.bin`. The recording is not used up.
@@ -468,6 +476,7 @@ class Tape(Reversing, LaunchRecording):
             deferred.show()
         export.save(self, folder, names or {})
 
+    @public
     def held(self, budget: int | float | str | None = None) -> Holding:
         """For each byte that the recorded program and its reversal hold: from when to when, and why. Arrays are called as the caller calls
         them. `budget`: as it would be within another budget, as of `plan`."""

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from ..budget import bytes_of, shown
+from ..errors import ArgumentValueError
 from ..tape.array_names import array_names
 from ..tape.replay.trace_cache import user_frame
 from ..tape.tape import Tape
@@ -40,7 +41,7 @@ def _most(tape: Tape, limit: int | str) -> int:
     names = array_names(user_frame())
     known = {names.get(where, a.name): where for where, a in tape.allocations.items()}
     if per["name"] not in known:
-        raise ValueError(f"the tape knows no array `{per['name']}`; it knows {', '.join(sorted(known)) or 'none'}")
+        raise ArgumentValueError(f"the tape knows no array `{per['name']}`; it knows {', '.join(sorted(known)) or 'none'}")
     times = len(tape.operations) if per["each"] else 1
     return bytes_of(per["amount"], _nothing_free) * _elements(tape, known[per["name"]]) * times
 
@@ -62,7 +63,7 @@ def _itemsize(tape: Any, where: int) -> int:
 
 
 def _nothing_free() -> int:
-    raise ValueError("a share of what is free is no limit for a test: write bytes")
+    raise ArgumentValueError("a share of what is free is no limit for a test: write bytes")
 
 
 def _holders(tape: Tape) -> list[str]:

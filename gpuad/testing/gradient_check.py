@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real
+from ..public_calls import public
 from .allocations import failing_allocations as failing_allocations
 from .budgets import assert_memory as assert_memory
 from .launch_memory import LaunchMemory, Vector, launched, scale_of
@@ -22,6 +23,7 @@ from .reports import Check, Precision, Report
 from .rule_check import check_rule as check_rule
 
 
+@public
 def check_gradient(
     f: Any,
     args: Sequence[Any],

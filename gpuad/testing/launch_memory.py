@@ -22,6 +22,7 @@ from ..arguments import layouts
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import address, leaf_memory, namespace, resolve
 from ..arguments.layouts import dtype_leaves
+from ..errors import ArgumentTypeError
 from ..ir import nodes
 from ..ir.dtypes import is_bfloat16, is_real, shadow_dtype
 from ..ir.nodes import Accumulate, Binary, Call, Cast, How, walk
@@ -62,7 +63,7 @@ def launched(
         return _launch(f, grid, block, shared_mem), tuple(args)
     plan = f.planned(*args, **call) if grid is None else f.planned(grid, block, args, shared_mem=shared_mem, **call)
     if plan is None:
-        raise TypeError("check_gradient: the call has nothing to do")
+        raise ArgumentTypeError("check_gradient: the call has nothing to do")
     return Launch(plan.kernel, plan.grid, plan.block, plan.shared_mem), tuple(plan.args)
 
 
@@ -72,7 +73,7 @@ def _launch(f: Any, grid: Extents, block: Extents, shared_mem: int) -> Launch:
     if all(hasattr(f, name) for name in ("kernel", "grid", "block")):
         return Launch(f.kernel, f.grid, f.block, shared_mem or getattr(f, "shared_mem", 0))
     if grid is None or block is None:
-        raise TypeError("check_gradient takes kernel[grid, block], (kernel, grid, block), or a kernel with grid= and block=")
+        raise ArgumentTypeError("check_gradient takes kernel[grid, block], (kernel, grid, block), or a kernel with grid= and block=")
     return Launch(f, grid, block, shared_mem)
 
 
@@ -119,7 +120,7 @@ class LaunchMemory:
         annotated = any(isinstance(a, Duplicated | Active | Const | BatchDuplicated) for a in self.args)
         for position, arg in enumerate(self.args):
             if isinstance(arg, BatchDuplicated):
-                raise TypeError("check_gradient takes Duplicated arguments, not BatchDuplicated")
+                raise ArgumentTypeError("check_gradient takes Duplicated arguments, not BatchDuplicated")
             value = getattr(arg, "primal", arg)
             if self._is_by_value(position, value):
                 self._add_number(position, value, isinstance(arg, Active), not annotated)
@@ -128,7 +129,7 @@ class LaunchMemory:
         for position, (name, array) in enumerate(module_arrays(self.launch.kernel).items(), len(self.args)):
             self._add_array(position, array, array, name in self.launch.kernel.shadows)
         if not self.views:
-            raise TypeError("check_gradient: no argument is an array of floats")
+            raise ArgumentTypeError("check_gradient: no argument is an array of floats")
 
     def _declared(self, position: int) -> Type | None:
         declared = getattr(self.launch.kernel, "declared", ())
@@ -175,7 +176,7 @@ class LaunchMemory:
             )
         room = self.rooms[key]
         if active and not writeable(room.root):
-            raise TypeError(f"check_gradient varies argument {position + 1}, whose memory is read-only: pass a copy")
+            raise ArgumentTypeError(f"check_gradient varies argument {position + 1}, whose memory is read-only: pass a copy")
         if active:
             shadow = room.view(array, memory.offset)
             self.views[position, 0] = key, array, shadow

@@ -28,6 +28,7 @@ from ..arguments.annotations import Active, Const, Duplicated
 from ..arguments.arrays import namespace
 from ..errors import GpuadError
 from ..ir.dtypes import is_real
+from ..public_calls import public
 from ..tape.record.rule_checks import is_constant, mapped
 from ..tape.rules import Rule
 from ..tape.tape import Tape
@@ -36,6 +37,7 @@ from .reports import PRECISIONS, Check, Precision, Report
 Vector = dict[str, Any]  # host arrays by the name of the parameter
 
 
+@public
 def check_rule(rule: Rule, args: Sequence[Any], *, tolerance: float | None = None, directions: int = 2, seed: int = 0) -> Report:
     """Checks a rule: its declarations, and its reverse; the arguments are not written.
 

@@ -255,11 +255,7 @@ def test_a_direction_of_an_elementwise_kernel_without_a_shadow_is_refused() -> N
 
 @pytest.mark.parametrize("shadow", [[0.0, 0.0], 0.0, np.float64(0.0), "dx"], ids=["list", "number", "0-d", "text"])
 def test_a_shadow_that_is_no_array_is_refused(shadow: Any) -> None:
-    elementwise, out = gpuad.ElementwiseKernel("T x", "T y", "y = x * x", "square"), Duplicated(np.zeros(2), np.ones(2))
-    for args in ((Duplicated(np.zeros(2), shadow), out), (out, Duplicated(np.zeros(2), shadow))):
-        with pytest.raises(ShadowError, match="a shadow is an array like its primal, not"):
-            gpuad.autodiff(elementwise, *args)
-    with pytest.raises(ShadowError, match="a shadow is an array like its primal, not"):
-        gpuad.autodiff(_scaled, 1, 2, (Duplicated(np.zeros(2), shadow), 1.0))
-    with gpuad.Tape(), pytest.raises(ShadowError, match="a shadow is an array like its primal, not"):
-        gpuad.ops.exp(Duplicated(np.zeros(2), shadow), out=out)
+    with pytest.raises(ShadowError, match=r"`dx` takes an array, got .*a shadow is an array like its primal"):
+        Duplicated(np.zeros(2), shadow)
+    with pytest.raises(ShadowError, match=r"`shadows\[1\]` takes an array, got .*a shadow is an array like its primal"):
+        gpuad.BatchDuplicated(np.zeros(2), (np.zeros(2), shadow))

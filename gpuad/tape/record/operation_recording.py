@@ -14,7 +14,7 @@ import numpy as np
 
 from ...api import FlatArguments
 from ...arguments.annotations import BatchDuplicated, Duplicated
-from ...arguments.arrays import namespace, resolve
+from ...arguments.arrays import is_array, namespace, refuse_subclass, resolve
 from ...arguments.layouts import float_views
 from ...arguments.recorder import unrecorded
 from ...errors import TapeError
@@ -97,7 +97,8 @@ class OperationRecording(Repeating):
         cleared: list[Any] = []
         for array in arrays:
             primal = getattr(array, "primal", array)
-            if not hasattr(primal, "strides"):
+            refuse_subclass(primal)
+            if not is_array(primal):
                 raise TapeError(f"tape.overwrites takes arrays, each as an argument of its own, not a {type(array).__name__}")
             memory = resolve(primal)
             allocation = self.allocation(memory)

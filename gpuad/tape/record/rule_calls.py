@@ -13,10 +13,10 @@ import numpy as np
 from ...arguments.aliasing import hull, overlap
 from ...arguments.aliasing import region as place
 from ...arguments.annotations import Active, BatchDuplicated, Const, Duplicated, Stopped
-from ...arguments.arrays import address, as_array, leaf_memory, namespace, reinterpreted, resolve
+from ...arguments.arrays import address, leaf_memory, namespace, on_its_memory, refuse_subclass, reinterpreted, resolve
 from ...arguments.deferred_clearing import deferred_at
 from ...arguments.layouts import layout, repeats
-from ...errors import GpuadError, LaunchError, ShadowError
+from ...errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError
 from ...ir.dtypes import is_real, shadow_dtype
 from ...runtime.array_locks import writeable
 from ...runtime.base import Memory
@@ -227,13 +227,15 @@ def _needs(operation: Ruled) -> dict[str, Use]:
 
 
 def is_array(x: Any) -> bool:
-    x = x.primal if isinstance(x, Duplicated | Const) else as_array(x)
+    x = x.primal if isinstance(x, Duplicated | Const) else on_its_memory(x)
     return hasattr(x, "strides") and not isinstance(x, np.generic)
 
 
 def _operand(rule: Declared, effect: Effect, name: str, x: Any, tape: Any, known: Region | None) -> Operand:
     """An array argument; a bare one that is only written takes the shadow that its memory has."""
-    array = x.primal if isinstance(x, Duplicated | Const) else as_array(x)
+    array = x.primal if isinstance(x, Duplicated | Const) else on_its_memory(x)
+    if name in rule.effect.arrays:  # others go to the caller's functions as they are
+        refuse_subclass(array, f"`{name}` of {rule.name}")
     memory = leaf_memory(array)
     extent = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
     region = known or extent
@@ -341,7 +343,7 @@ def _check_flow(rule: Declared, operation: Ruled) -> None:
         raise ShadowError(f"rule {rule.name} has no reverse: set `{rule.name}.reverse`, or pass stop_gradient(x). Nothing was run.")
     for name in rule.wanted:
         if name in operation.operands and name not in operation.effect.needs:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"rule {rule.name}: its reverse takes the array {name!r}, so the tape has to keep it: state the version in needs"
             )
     for o in (operation.operands[n] for n in operation.effect.reads if n in operation.operands):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments.arrays import as_array, is_array
+from ...arguments.arrays import is_array, on_its_memory
 from ...errors import TapeError
 from ...pipeline import fingerprint
 from ...runtime.array_types import NdArray
@@ -42,7 +42,7 @@ def parameter_of(name: str) -> str:
 
 def is_constant(x: Any) -> bool:
     """Whether it is an array of numbers."""
-    x = as_array(x)
+    x = on_its_memory(x)
     return is_array(x) and not x.dtype.hasobject
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from typing import Any
 
+from ...errors import ArgumentTypeError
 from .rule_checks import lost_binding
 
 VERSIONS = ("before", "after")
@@ -74,7 +75,7 @@ class Declared:
     @reverse.setter
     def reverse(self, function: Callable[..., None]) -> None:
         if "<" in getattr(function, "__qualname__", "<") or getattr(function, "__closure__", None):
-            raise TypeError(f"rule {self.name}: the reverse must be a module-level function, so that a tape can be stored")
+            raise ArgumentTypeError(f"rule {self.name}: the reverse must be a module-level function, so that a tape can be stored")
         wanted = tuple(inspect.signature(function).parameters)
         for name in wanted:
             _check_parameter(self.name, self.effect, tuple(self.signature.parameters), name)
@@ -83,7 +84,7 @@ class Declared:
         ]
         lost = lost_binding(function, added) if self.opaque else None
         if lost is not None:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"rule {self.name}: its reverse binds `{lost}` anew, so the gradient is lost: add to the array in place (`{lost} += ...`)"
             )
         self._reverse, self.wanted = function, wanted
@@ -92,22 +93,24 @@ class Declared:
 def _check_names(name: str, effect: Effect, parameters: Sequence[str]) -> None:
     for p in (*effect.arrays, *effect.needs, *(c for n in effect.needs.values() for c in n[1:])):
         if p not in parameters:
-            raise TypeError(f"rule {name} has no parameter {p!r}; it has {', '.join(parameters)}")
+            raise ArgumentTypeError(f"rule {name} has no parameter {p!r}; it has {', '.join(parameters)}")
     written = [*effect.writes, *(p for p in effect.reads if p in (*effect.adds, *effect.sets))]
     if len(set(written)) < len(written):
-        raise TypeError(f"rule {name}: an array is overwritten, added to or set, and only an overwritten one may be listed in reads too")
+        raise ArgumentTypeError(
+            f"rule {name}: an array is overwritten, added to or set, and only an overwritten one may be listed in reads too"
+        )
     for p, need in effect.needs.items():
         if p not in effect.arrays or need[0] not in VERSIONS:
-            raise TypeError(f"rule {name}: needs are {{array: 'before' or 'after'}}, got {p!r}: {need[0]!r}")
+            raise ArgumentTypeError(f"rule {name}: needs are {{array: 'before' or 'after'}}, got {p!r}: {need[0]!r}")
 
 
 def _check_parameter(name: str, effect: Effect, parameters: Sequence[str], wanted: str) -> None:
     """A parameter of a reverse must have a meaning."""
     if wanted in effect.writes and wanted not in effect.needs:
-        raise TypeError(f"rule {name}: its reverse takes {wanted!r}, which the rule writes: state the version in needs")
+        raise ArgumentTypeError(f"rule {name}: its reverse takes {wanted!r}, which the rule writes: state the version in needs")
     if wanted == ROOM or wanted in parameters or wanted.removeprefix("d") in effect.arrays:
         return
     core = wanted.removeprefix("d").removesuffix("_before")
     if core in effect.reads and core in effect.overwrites:
         return
-    raise TypeError(f"rule {name}: its reverse takes {wanted!r}, which is nothing that the rule knows")
+    raise ArgumentTypeError(f"rule {name}: its reverse takes {wanted!r}, which is nothing that the rule knows")
