@@ -17,6 +17,8 @@ from ..tools.settings import Settings
 from .options import requires_gpu
 
 if TYPE_CHECKING:
+    from ..tools.check_process import CheckProcess
+    from ..tools.checks import Failed
     from ..tools.examples import Example
 
 _MARKS = {".cu": "[[case]]", ".py": "def example"}
@@ -29,7 +31,8 @@ class Collection:
         self.config, self.settings, self.tools = config, settings, tools
         self.inside = tuple(path.resolve() for path in settings.paths)
         given = config.getoption("--gpuad-seed")
-        self.told_elsewhere: frozenset[str] = frozenset()
+        self._process: CheckProcess | None = None
+        self.checks_of: dict[pytest.Collector | None, set[str]] = {}
         self.seed: int = settings.seed if given is None else given
 
     def pytest_report_header(self) -> str:
@@ -44,10 +47,22 @@ class Collection:
         return made
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """A kernel that is refused is reported once, by the check of its gradient, where that runs too."""
-        items = [item for item in session.items if isinstance(item, ExampleItem)]
-        gradients = {item.parent for item in items if item.name == "gradient"}
-        self.told_elsewhere = frozenset(item.nodeid for item in items if item.name != "gradient" and item.parent in gradients)
+        """Notes which checks of a launch run, since one fault is reported once."""
+        for item in session.items:
+            if isinstance(item, ExampleItem):
+                self.checks_of.setdefault(item.parent, set()).add(item.name)
+
+    @property
+    def process(self) -> CheckProcess:
+        """The process that checks run in, imported when there is a check."""
+        from ..tools.check_process import CheckProcess
+
+        self._process = self._process or CheckProcess()
+        return self._process
+
+    def pytest_sessionfinish(self) -> None:
+        if self._process is not None:
+            self._process.close()
 
     def _is_inside(self, path: Path) -> bool:
         """A file of the folders that the settings name; where they name none, any `.cu` file."""
@@ -115,26 +130,29 @@ class ExampleItem(pytest.Item):
     finding: Finding | None = None
 
     def runtest(self) -> None:
-        from ..tools.checks import Failed, How, NotApplicable, run
+        from ..tools.checks import Failed, How, NotApplicable
 
         settings = self.plugin.settings
         how = How(self.plugin.seed, settings.directions, settings.architectures, settings.memory, self.on_gpu)
         self.user_properties.append(("gpuad seed", how.seed))
         try:
-            figures = self._on_gpu(how) if self.on_gpu else run(self.check, self.example, how)
+            figures = self._on_gpu(how) if self.on_gpu else self.plugin.process.run(self.check, self.example, how)
         except NotApplicable as why:
             pytest.skip(str(why))
         except Failed as failed:
-            if failed.finding.rule in ("unsupported", "bounds") and failed.finding.rule != self.check and self._reported_elsewhere:
-                pytest.skip(f"refused, which ::gradient reports: {failed.finding.place}: {failed.finding.message}")
+            if reporter := self._reported_elsewhere(failed):
+                pytest.skip(f"refused, which ::{reporter} reports: {failed.finding.place}: {failed.finding.message}")
             self.finding = failed.finding
             raise
         self.user_properties += [(f"gpuad {name}", value) for name, value in figures.items()]
 
-    @property
-    def _reported_elsewhere(self) -> bool:
-        """Whether another item of this run binds and derives the same launch, and so is refused in the same way."""
-        return self.nodeid in self.plugin.told_elsewhere
+    def _reported_elsewhere(self, failed: Failed) -> str:
+        """The name of the other check of this launch, in this run, that reports this: for a race or an index out of bounds the one that
+        looks for it, for a kernel that is refused the gradient's, since each check derives the same launch. Empty if there is none."""
+        rule, others = failed.finding.rule, self.plugin.checks_of.get(self.parent, set()) - {self.name}
+        if failed.found_by and failed.found_by != self.check:
+            return failed.found_by if failed.found_by in others else ""
+        return "gradient" if rule == "unsupported" and "gradient" in others else ""
 
     def _on_gpu(self, how: Any) -> dict[str, int | float | str]:
         from ..tools.on_gpu import run_on_gpu
@@ -147,9 +165,15 @@ class ExampleItem(pytest.Item):
         return self.path, self.example.span.line - 1, f"{self.example.name} {self.name}"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        from ..tools.check_process import ExampleError
         from ..tools.checks import Failed
 
-        return self._report(excinfo.value.finding) if isinstance(excinfo.value, Failed) else super().repr_failure(excinfo)
+        match excinfo.value:
+            case Failed():
+                return self._report(excinfo.value.finding)
+            case ExampleError():
+                return str(excinfo.value)
+        return super().repr_failure(excinfo)
 
     def _report(self, finding: Finding) -> str:
         """A failure as pytest shows its own: the line, what is wrong, where."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,11 +49,15 @@ class How:
 
 
 class Failed(AssertionError):
-    """A check that found something."""
+    """A check that found something. `found_by` names the check whose subject it is, where another one met it."""
 
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(str(finding))
+    def __init__(self, finding: Finding, found_by: str = "") -> None:
+        super().__init__(finding, found_by)
         self.finding = finding
+        self.found_by = found_by
+
+    def __str__(self) -> str:
+        return str(self.finding)
 
 
 class NotApplicable(Exception):
@@ -61,23 +66,40 @@ class NotApplicable(Exception):
 
 def run(check: str, example: Example, how: How) -> Figures:
     """Runs one check of CHECKS by its name."""
-    with _explained(check, example):
+    with _explained(check, example, how.seed):
         launch = example.launch(how.seed)
         launch = on_gpu(launch) if how.gpu else launch
         if launch.is_rule and check not in ("gradient", "memory"):
             raise NotApplicable(f"`{launch.call.name}` is a rule, which is array code; ::gradient checks all of it")
+        if check in _NATIVE and not launch.is_rule:
+            _refuse_faulty(example, how)
         return _CHECKS[check](example, launch, how)
 
 
+def died(check: str, example: Example, how: str) -> Finding:
+    """The finding where the process of a check ended, `how` being the name of a signal or an exit status."""
+    advice = (
+        "The launch may write outside of its arrays. `GPUAD_CHECK=1` and `::bounds` look for that; if they find nothing, please report it."
+    )
+    return _finding(example, check, f"the process that ran this check died ({how})", None, advice)
+
+
 @contextmanager
-def _explained(check: str, example: Example) -> Iterator[None]:
+def _explained(check: str, example: Example, seed: int) -> Iterator[None]:
     """Errors as findings, with the place in the user's file where it is known."""
     try:
         yield
     except (Failed, NotApplicable):
         raise
     except GpuadError as error:
-        raise Failed(_of_error(check, example, error)) from error
+        finding = _of_error(check, example, error)
+        raise Failed(finding, found_by=_finder(finding, example, seed)) from error
+
+
+def _finder(finding: Finding, example: Example, seed: int) -> str:
+    """The check that finds a race or an index out of bounds too, and has it as its subject."""
+    fault = _fault(example, seed) if finding.rule in _INTERPRETED else None
+    return finding.rule if fault is not None and _class_of(fault, "")[0] == finding.rule else ""
 
 
 def _of_error(check: str, example: Example, error: GpuadError) -> Finding:
@@ -95,7 +117,7 @@ def _class_of(error: GpuadError, check: str) -> tuple[str, str]:
             return "bounds", "Check the condition that guards the access, and the sizes that are passed."
         case UnsupportedError() | CompileError():
             return "unsupported", "Write it in another way (docs/language.md), or leave the argument without a gradient."
-        case LaunchError() if "memory ends at" in str(error) or "starts at" in str(error):
+        case LaunchError() if "memory ends at" in str(error) or "memory begins at" in str(error):
             return "bounds", "Check the condition that guards the access, and the sizes that are passed."
     return ("description" if type(error).__name__ == "CaseError" else check), ""
 
@@ -197,22 +219,34 @@ def _forward(example: Example, launch: Launch, how: How) -> Figures:
 # --- the launch -----------------------------------------------------------------------------------------------------------------------
 
 
-def _races(example: Example, launch: Launch, how: How) -> Figures:
-    """Data races and divergent barriers, found by the reference executor."""
-    try:
-        _on_reference(launch)
-    except BoundsError:
-        raise NotApplicable("an index is out of bounds, which ::bounds reports") from None
+def _interpreted(example: Example, launch: Launch, how: How) -> Figures:
+    """Data races and divergent barriers, indices out of bounds and memory that nothing was written to, found by the reference executor."""
+    _refuse_faulty(example, how)
     return {}
 
 
-def _bounds(example: Example, launch: Launch, how: How) -> Figures:
-    """Indices out of bounds and memory that nothing was written to, found by the reference executor."""
-    try:
-        _on_reference(launch)
-    except (RaceError, BarrierError):
-        raise NotApplicable("there is a race, which ::races reports") from None
-    return {}
+def _refuse_faulty(example: Example, how: How) -> None:
+    """Keeps a launch with a race or an index out of bounds from running natively, where it could end the process."""
+    fault = _fault(example, how.seed)
+    if fault is not None:
+        raise fault
+
+
+_faults: dict[tuple[Path, str, int], GpuadError | None] = {}
+
+
+def _fault(example: Example, seed: int) -> GpuadError | None:
+    """The error of a launch on the reference executor, if there is one: run once for all checks that follow each other."""
+    key = (example.path, example.name, seed)
+    if key not in _faults:
+        _faults.clear()
+        try:
+            _on_reference(example.launch(seed))
+        except GpuadError as error:
+            _faults[key] = error
+        else:
+            _faults[key] = None
+    return _faults[key]
 
 
 def _on_reference(launch: Launch) -> None:
@@ -353,9 +387,11 @@ def on_gpu(launch: Launch) -> Launch:
 _CHECKS: Mapping[str, Callable[[Example, Launch, How], Figures]] = {
     "gradient": _gradient,
     "forward": _forward,
-    "races": _races,
-    "bounds": _bounds,
+    "races": _interpreted,
+    "bounds": _interpreted,
     "determinism": _determinism,
     "launch": _launchable,
     "memory": _memory,
 }
+_INTERPRETED = ("races", "bounds")
+_NATIVE = ("gradient", "forward", "determinism", "memory")  # which run the launch as it would run for its user

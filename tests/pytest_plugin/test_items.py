@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import subprocess
@@ -77,6 +79,14 @@ def configured(
 
 def write(project: pytest.Pytester, name: str, text: str) -> None:
     (project.path / "kernels" / name).write_text(text)
+
+
+def plant(project: pytest.Pytester, code: str) -> None:
+    """A fault in gpuad, in each process that the project's run starts: one of them runs the checks."""
+    folder = project.path / "planted"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(code)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), str(ROOT)])  # which the fixture `project` puts back
 
 
 ALL = 'kernels = ["kernels"]\ndirections = 1'
@@ -199,7 +209,8 @@ def test_a_wrong_derivative_of_a_kernel_is_told_with_its_worst_element(project: 
     """The fault is planted into what the element is compared with, the launch: after the third it computes twice as much."""
     configured(project, table='kernels = ["kernels"]\nchecks = ["gradient"]\ndirections = 1')
     write(project, "step.cu", GOOD)
-    (project.path / "conftest.py").write_text(
+    plant(
+        project,
         "from gpuad.testing import launch_memory\n"
         "plain = launch_memory.LaunchMemory.after\n"
         "def after(self, direction=None, step=0.0):\n"
@@ -207,7 +218,7 @@ def test_a_wrong_derivative_of_a_kernel_is_told_with_its_worst_element(project: 
         "    for values in left.values():\n"
         "        if values.size == 100: values[33] *= 2\n"
         "    return left\n"
-        "launch_memory.LaunchMemory.after = after\n"
+        "launch_memory.LaunchMemory.after = after\n",
     )
     result = project.runpytest_subprocess()
     result.assert_outcomes(failed=1)
@@ -230,6 +241,60 @@ def test_a_kernel_that_is_refused_is_told_once(project: pytest.Pytester) -> None
     result.assert_outcomes(failed=1, skipped=len(CHECKS) - 1)
     result.stdout.fnmatch_lines(["SKIPPED*refused, which ::gradient reports: kernels/step.cu:14:*"])
     project.runpytest("-k", "memory").assert_outcomes(failed=1)  # where nobody else would say so
+
+
+# Bodies that end the process which runs them natively, or spoil its heap, each with an index out of bounds.
+DESTRUCTIVE = {
+    "far": "v[i * 100000000] = u[0];",
+    "before": "if (i < n) v[i - 5000000] = u[i];",
+    "data": "if (i < n) v[(int)(u[i] * 1e9f)] = 1.0f;",
+    "read": "if (i < n) v[i] = u[i * 200000000];",
+    "atomic": "atomicAdd(&v[i * 50000000 + 7], u[0]);",
+    "pointer": "float* p = v + 70000000; if (i < n) p[i] = u[i];",
+    "loop": "if (i < n) for (int j = 0; j < 100000; ++j) v[i + 1000 * j] = u[i];",
+    "local": "float s[4] = {0}; s[100000 * i + 3] = u[0]; if (i < n) v[i] = s[i % 4];",
+    "shared": "__shared__ float s[32]; s[1000000 * threadIdx.x + 5] = u[0]; __syncthreads(); if (i < n) v[i] = s[0];",
+    "chosen": "int j = u[i] > 0.0f ? -90000000 : 90000000; if (i < n) v[i + j] = u[i];",
+}
+
+
+def test_kernels_that_would_end_the_process_are_reported(project: pytest.Pytester) -> None:
+    """Each once, by the check that looks for it, before any native launch."""
+    configured(project, table=ALL)
+    for name, body in DESTRUCTIVE.items():
+        write(project, f"{name}.cu", case(body, name))
+    result = project.runpytest_subprocess("--junitxml=junit.xml", "--gpuad-sarif=found.sarif", "-p", "no:xdist")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    found = json.loads((project.path / "found.sarif").read_text())["runs"][0]["results"]
+    places = {each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]: each["ruleId"] for each in found}
+    assert len(found) == len(DESTRUCTIVE)
+    assert places == {f"kernels/{name}.cu": "gpuad/bounds" for name in DESTRUCTIVE}
+    assert (project.path / "junit.xml").read_text().count("<failure") == len(DESTRUCTIVE)
+
+
+@pytest.mark.parametrize("checks", ["gradient", "determinism", "memory"])
+def test_a_fault_is_reported_where_only_a_native_check_runs(project: pytest.Pytester, checks: str) -> None:
+    configured(project, table=f'kernels = ["kernels"]\nchecks = ["{checks}"]')
+    write(project, "far.cu", case(DESTRUCTIVE["far"], "far"))
+    result = project.runpytest()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["E   *outside its allocation*", "kernels/far.cu:14: bounds"])
+
+
+def test_a_process_that_dies_is_reported_and_another_goes_on(project: pytest.Pytester) -> None:
+    configured(project, table='kernels = ["kernels"]\nchecks = ["races", "bounds"]')
+    write(project, "deadly.py", "import os, signal\n\ndef example():\n    os.kill(os.getpid(), signal.SIGTERM)\n")
+    write(project, "step.cu", GOOD)
+    result = project.runpytest()
+    result.assert_outcomes(failed=2, passed=2)
+    result.stdout.fnmatch_lines(["E   the process that ran this check died (SIGTERM)", "kernels/deadly.py:3: races"])
+
+
+def test_what_an_example_raises_is_shown_with_its_line(project: pytest.Pytester) -> None:
+    write(project, "bad.py", "def example():\n    return {}['missing']\n")
+    result = project.runpytest("-k", "races")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*bad.py*, line 2, in example", "KeyError: 'missing'"])
 
 
 def test_workers_find_the_same(project: pytest.Pytester) -> None:
@@ -268,9 +333,10 @@ def test_memory_beyond_what_is_allowed(project: pytest.Pytester) -> None:
 def test_a_block_that_does_not_fit(project: pytest.Pytester) -> None:
     configured(project, table='kernels = ["kernels"]\nchecks = ["launch"]\narchitectures = ["sm_75", "sm_90"]')
     write(project, "step.cu", GOOD)
-    (project.path / "conftest.py").write_text(
+    plant(
+        project,
         "from dataclasses import replace\nfrom gpuad.runtime import nvrtc\nplain = nvrtc.resources\n"
-        "nvrtc.resources = lambda cubin: {name: replace(r, registers=300) for name, r in plain(cubin).items()}\n"
+        "nvrtc.resources = lambda cubin: {name: replace(r, registers=300) for name, r in plain(cubin).items()}\n",
     )
     result = project.runpytest_subprocess()
     if not nvrtc.available():
