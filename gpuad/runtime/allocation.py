@@ -8,7 +8,10 @@ Each gate is called with the bytes before they are allocated. Raises MemoryError
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+import tracemalloc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +20,7 @@ import numpy as np
 from ..ir.dtypes import Array
 
 gates: list[Callable[[int], None]] = []
+NUMPY = 389047  # the domain under which NumPy traces its arrays (numpy.lib.tracemalloc_domain of NumPy 2)
 _OWN = 1 << 17  # bytes; the C library maps such requests as well, until the first of them is freed
 _HUGE = 1 << 22  # bytes from which on huge pages are requested, as NumPy does
 _PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
@@ -46,7 +50,19 @@ def pages(nbytes: int) -> mmap.mmap:
         raise MemoryError(f"no {nbytes} bytes: {error}") from error
     if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         found.madvise(mmap.MADV_HUGEPAGE)
+    if tracemalloc.is_tracing():
+        _announce(found)
     return found
 
 
-__all__ = ["asked", "gates", "mapped", "pages"]
+def _announce(found: mmap.mmap) -> None:
+    """Announces a mapping to `tracemalloc` as NumPy does its arrays, until it goes: the system's pages are in no allocator that it sees."""
+    address = np.frombuffer(found, np.uint8).ctypes.data
+    track, untrack = ctypes.pythonapi.PyTraceMalloc_Track, ctypes.pythonapi.PyTraceMalloc_Untrack
+    track.argtypes = (ctypes.c_uint, ctypes.c_size_t, ctypes.c_size_t)
+    untrack.argtypes = (ctypes.c_uint, ctypes.c_size_t)
+    track(NUMPY, address, len(found))
+    weakref.finalize(found, untrack, NUMPY, address)
+
+
+__all__ = ["NUMPY", "asked", "gates", "mapped", "pages"]

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from ..runtime.allocation import NUMPY
+
 _PACKAGES = tuple(os.path.dirname(file) + os.sep for file in (os.path.dirname(__file__), np.__file__))
-_NUMPY = 389047  # the domain under which NumPy traces its arrays (numpy.lib.tracemalloc_domain of NumPy 2)
 
 
 @dataclass
@@ -85,7 +86,7 @@ def _trace_arrays(frames: int) -> None:
 
 def _arrays() -> dict[str, int]:
     """Bytes of NumPy's arrays by the line of the latest caller outside of this package and NumPy."""
-    snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, _NUMPY)])
+    snapshot = tracemalloc.take_snapshot().filter_traces([tracemalloc.DomainFilter(True, NUMPY)])
     sizes: dict[str, int] = {}
     for trace in snapshot.traces:
         frames = list(trace.traceback)[::-1]  # the latest call first

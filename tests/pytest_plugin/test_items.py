@@ -324,7 +324,13 @@ def test_an_example_that_returns_something_else_is_an_error_at_its_line(project:
 
 def test_memory_beyond_what_is_allowed(project: pytest.Pytester) -> None:
     configured(project, table='kernels = ["kernels"]\nchecks = ["memory"]\nmemory = "100 B"')
-    write(project, "step.cu", case("if (i < n) v[i] = u[i] * v[i] + expf(v[i]);").replace("n = 100", "n = 4000"))
+    write(
+        project,
+        "step.cu",
+        case("if (i < n) { float s = v[i]; for (int j = 0; j < 9.0f * fabsf(u[i]); ++j) s = sinf(s) * s; v[i] = s; }").replace(
+            "n = 100", "n = 4000"
+        ),
+    )
     result = project.runpytest()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["E   forward and reverse take * bytes beside their arguments; `memory` in ?tool.gpuad? allows 100 B"])
