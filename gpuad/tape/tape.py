@@ -57,6 +57,11 @@ from .reverse.reversing import Reversing
 
 _REVERSED = "reversed already; record the program again"
 _REPLAYED = "used up by a graph; record the program again"
+_NO_SEEDS = (
+    "nothing is seeded: the shadows of all arrays that the program writes hold 0, so all gradients are 0. Pass the seeds, "
+    "`reverse({loss: 1.0})`, or put them into a shadow before (`Y.shadow[...] = 1`). If that is what you want, say so: "
+    "reverse(allow_unused=True). No shadow was touched."
+)
 _ENTRY = "block"
 _INSTEAD = "write through the Duplicated (`U[0] = ...`) or by gpuad.ops, or announce it with tape.overwrites()"
 
@@ -301,8 +306,9 @@ class Tape(Reversing, LaunchRecording):
         the program writes, or a seed has, any element is cleared, all of it, the seeds put in; shadows of arrays that are only read
         accumulate. (An array is what was paired with a shadow, whatever views of the pair were passed; arrays that overlap are one. Where
         indices hang on data, a launch is taken to write all of the arrays that it was passed, but nothing beside them.) Without it the
-        shadows are taken as they are (the raw rule). `allow_unused`: whether it is all right that no array or number with a shadow from
-        before the recording reaches a seed, since the program overwrites or never uses them, so that all gradients are 0. `seed_rank`: of a
+        shadows are taken as they are (the raw rule). `allow_unused`: whether it is all right that all gradients are 0, since no array or
+        number with a shadow from before the recording reaches a seed, or since there are no seeds and the shadows of all that the program
+        writes hold 0. `seed_rank`: of a
         program of several processes (`gpuad.distributed`) the one whose seeds count, as those of a loss that all hold; 'every': they are
         losses of their own. Raises TapeError if it is not all right, if the recording is not complete, was reversed already, memory that is
         needed has been changed since, two seeds go to one element, or a tape is recording; then no shadow was touched.
@@ -337,6 +343,9 @@ class Tape(Reversing, LaunchRecording):
             error.add_note(self.memory.ran_out("No shadow was touched: the reverse may be tried again."))
             raise
         _check_used(plan, allow_unused)
+        looks = seeds is None and not allow_unused and self.joint is None and bool(self.operations)
+        if looks and self.shadows.are_empty(self.allocations.values()):
+            raise TapeError(_NO_SEEDS)
         actions = plan.now(executor_of(self._library, True))
         self.state = "undefined: a reverse failed, its shadows are undefined"
         self.memory.tell(What.reversing)

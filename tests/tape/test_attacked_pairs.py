@@ -264,3 +264,59 @@ def test_a_field_of_structs() -> None:
     assert dp["x"].tolist() == [72, 72, 0] and dp["w"].tolist() == [24, 24, 0] and dp["k"].tolist() == [9] * 3
     with pytest.raises(ValueError, match="no field of name"):
         pair["y"]
+
+
+ELSEWHERE = ["nobody", "an open recording", "a reversed recording", "a seed", "an earlier recording of this tape", "autodiff"]
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("read", ["launch", "operation", "rule"])
+@pytest.mark.parametrize("met", ELSEWHERE)
+def test_a_bare_array_is_judged_by_the_pairs_of_its_own_recording(met: str, read: str, given: bool) -> None:
+    """It is a constant, whoever else has met its pair."""
+    raw, y, w, tape = np.arange(1.0, N + 1), pair(np.zeros(N)), numbers(), gpuad.Tape()
+    x = Duplicated(raw, np.zeros(N)) if given else Duplicated(raw)
+    other = tape if met == "an earlier recording of this tape" else gpuad.Tape()
+    if met == "autodiff":
+        gpuad.autodiff(cuda("square_to"), 1, 8, (x, Duplicated(np.zeros(N), np.ones(N)), N))
+    elif met != "nobody":
+        with other:
+            launch("square_to", *((w, x) if met == "a seed" else (x, y)))
+        if met != "an open recording":
+            other.reverse({x if met == "a seed" else y: 1.0})
+        raw[...], w.shadow[...] = numbers().primal, 0.0
+    before = x.shadow.copy()
+    with tape:
+        if read == "launch":
+            launch("product", y, w, raw)
+        elif read == "operation":
+            y[...] = w * raw
+        else:
+            ops.cumsum(raw, out=raw.copy())
+            y[...] = w * raw
+    tape.reverse({y: 1.0})
+    np.testing.assert_array_equal(w.shadow, raw)
+    np.testing.assert_array_equal(x.shadow, before)
+
+
+@pytest.mark.parametrize("met", ["before", "after", "by a view", "as a seed"])
+@pytest.mark.parametrize("read", ["launch", "operation"])
+def test_a_bare_array_whose_pair_its_own_recording_meets(met: str, read: str) -> None:
+    x, y, w, z, tape = numbers(), pair(np.zeros(N)), numbers(), pair(np.zeros(N)), gpuad.Tape()
+
+    def bare() -> None:
+        if read == "launch":
+            launch("product", y, w, x.primal)
+        else:
+            y[...] = w * x.primal
+
+    with pytest.raises(ShadowError, match=r"[pP]ass the Duplicated"):
+        with tape:
+            if met == "before":
+                launch("square_to", x, z)
+            bare()
+            if met == "after":
+                launch("square_to", x, z)
+            elif met == "by a view":
+                ops.sum(x[1:2])
+        tape.reverse({x: 1.0, y: 1.0})

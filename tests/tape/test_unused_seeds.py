@@ -243,3 +243,46 @@ def test_a_program_of_many_launches() -> None:
             k(1, 8, (v, u, N))
     with pytest.raises(TapeError, match=r"are 0: copyto \(test_unused_seeds.py:\d+\) overwrites its `out` before"):
         tape.reverse({u: 1.0})
+
+
+# --- no seeds --------------------------------------------------------------------------------------------------------------------------
+
+UNSEEDED = {
+    "made shadows": lambda: (Duplicated(np.ones(N)), Duplicated(np.zeros(N))),
+    "given shadows": lambda: (Duplicated(np.ones(N), np.zeros(N)), Duplicated(np.zeros(N), np.zeros(N))),
+    "several shadows": lambda: tuple(BatchDuplicated(np.ones(N), tuple(np.zeros(N) for _ in range(3))) for _ in range(2)),
+    "what is only read": lambda: (Duplicated(np.ones(N), np.ones(N)), Duplicated(np.zeros(N))),
+}
+
+
+@pytest.mark.parametrize("kind", UNSEEDED)
+def test_a_reverse_without_seeds_where_nothing_is_seeded(kind: str) -> None:
+    """In every round, and no shadow is touched; by name it is all right, and one element that is not 0 is a seed."""
+    u, v = UNSEEDED[kind]()
+    inside, tape = gpuad.kernel(INSIDE, "inside"), Tape()
+    for seed in (None, 2, 0, None):  # element 0 is not written by the program, but its array is
+        with tape:
+            inside(1, 8, (u, v, N))
+        shadows = v.shadows if isinstance(v, BatchDuplicated) else (v.shadow,)
+        before = (u.shadows if isinstance(u, BatchDuplicated) else (u.shadow,))[-1].copy()
+        if seed is None:
+            with pytest.raises(TapeError, match=r"nothing is seeded.*`reverse\({loss: 1.0}\)`.*allow_unused=True"):
+                tape.reverse()
+        else:
+            shadows[-1][seed] = 5.0
+        tape.reverse(allow_unused=seed is None)
+        after = (u.shadows if isinstance(u, BatchDuplicated) else (u.shadow,))[-1]
+        np.testing.assert_array_equal(after - before, [0, 5, 0, 5, 0, 0] if seed == 2 else 0)
+        for shadow in shadows:
+            shadow.fill(0)
+
+
+def test_a_loss_without_a_seed() -> None:
+    x, tape = Duplicated(np.arange(1.0, N + 1)), Tape()
+    with tape:
+        loss = ops.sum(x * x)
+    with pytest.raises(TapeError, match="nothing is seeded"):
+        tape.reverse()
+    loss.shadow[...] = 1.0
+    tape.reverse()
+    np.testing.assert_array_equal(x.shadow, 2 * x.primal)

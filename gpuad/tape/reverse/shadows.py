@@ -22,6 +22,8 @@ from ..memory.region import EMPTY, Region, of_array, span, touched_elements
 from ..memory.versions import Allocation
 from .in_place_seeds import Where, where_of
 
+_LOOKED_AT = 1 << 16  # elements of a shadow at once
+
 
 @dataclass(eq=False)
 class Pairing:
@@ -243,6 +245,14 @@ class Shadows:
         """The shadow roots of the shadowed parts of a region, and the elements there; those of which a byte is in the region count."""
         pairings = (p for layer in self.layers for p in layer.get(allocation.address, ()))
         return [(p.root, touched_elements(part, p.size, p.shift)) for p in pairings if (part := p.region & region)]
+
+    def are_empty(self, allocations: Iterable[Allocation]) -> bool:
+        """Whether the shadows of all that the program writes any of hold zeros alone. Looked at in pieces, up to the first that holds
+        more, the arrays that were met last before others, since seeds lie there."""
+        for deferred in self.deferred.values():
+            deferred.clear_owed()
+        roots = (p.root for a in reversed([*allocations]) if a.written for layer in self.layers for p in layer.get(a.address, ()))
+        return not any(bool(root[k : k + _LOOKED_AT].any()) for root in roots for k in range(0, int(root.size), _LOOKED_AT))
 
     def with_shadow(self, allocation: Allocation, region: Region) -> Region:
         """The bytes of a region that have a shadow."""
