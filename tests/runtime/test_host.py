@@ -43,7 +43,7 @@ from gpuad.ir.nodes import (
     Take,
     Var,
 )
-from gpuad.ir.types import BOOL, F32, F64, I32, I64, U32, U64, Scalar
+from gpuad.ir.types import BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Scalar
 from gpuad.ir.verify import verify
 from gpuad.pipeline.passes import primal_of
 from gpuad.runtime import compiler as cache
@@ -197,9 +197,37 @@ def conversion(source: Scalar, target: Scalar) -> Kernel:
 
 
 def test_floats_to_integers_saturate(host: Host) -> None:
-    kernels = {(source, target): conversion(source, target) for source in (F32, F64) for target in (I32, U32, I64, U64)}
+    kernels = {(source, target): conversion(source, target) for source in (F32, F64) for target in (I8, U8, I16, U16, I32, U32, I64, U64)}
     host.prepare(kernels.values())
-    values = [0.0, -0.5, 1.9, -1.9, 3e9, -3e9, 1e19, -1e19, 1e30, np.inf, -np.inf, np.nan, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, 2.0**64]
+    values = [
+        0.0,
+        -0.5,
+        1.9,
+        -1.0,
+        -1.9,
+        127.9,
+        200.0,
+        255.9,
+        256.5,
+        -129.0,
+        4e4,
+        65535.9,
+        7e4,
+        -7e4,
+        3e9,
+        -3e9,
+        1e19,
+        -1e19,
+        1e30,
+        np.inf,
+        -np.inf,
+        np.nan,
+        2.0**31,
+        -(2.0**31),
+        2.0**32,
+        2.0**63,
+        2.0**64,
+    ]
     for (source, target), k in kernels.items():
         given = np.array(values, str(source))
         results = []

@@ -110,7 +110,7 @@ class HostExpressions(Expressions):
         if not expr.operand.type.is_float or not expr.type.is_integer:
             return super().cast(expr)
         self.helpers.add("gpuad_f2i")
-        wide = expr.type if expr.type.bits >= 32 else I32
+        wide = expr.type if expr.type.bits >= 32 else U32 if expr.type.kind == "uint" else I32  # PTX has no narrower conversion
         call = f"gpuad_f2i<{c_type(wide)}>({self.text(expr.operand)})"
         return (call, PRIMARY) if wide == expr.type else (f"({c_type(expr.type)}){call}", UNARY)
 
