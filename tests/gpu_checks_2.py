@@ -15,8 +15,8 @@ from launch_tools import compiled
 import gpuad
 from gpuad import Active, BatchDuplicated, Duplicated
 from gpuad.errors import LaunchError, TapeError
+from gpuad.program.ir.region import lattice, span
 from gpuad.tape.memory.change_detection import mark
-from gpuad.tape.memory.region import lattice, span
 from gpuad.tape.memory.versions import Allocation
 from gpuad.tools.cases import kernel_folder
 

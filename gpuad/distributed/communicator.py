@@ -15,7 +15,7 @@ from ..arguments.recorder import current
 from ..errors import DistributedError, LaunchError, UnsupportedError
 from ..ops.temporaries import new_array
 from ..pipeline import in_fixed_point
-from ..tape.memory.region import of_array
+from ..program.ir.region import of_array
 from . import operations
 from .buffers import Buffer, Segments, buffer, is_whole, refuse_overlap
 from .exchange import NUMBERS, Exchange

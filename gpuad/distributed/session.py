@@ -21,7 +21,7 @@ from ..arguments.annotations import Duplicated
 from ..arguments.arrays import as_array, leaf_memory, namespace
 from ..errors import DistributedError, TapeError
 from ..pipeline import in_fixed_point
-from ..tape.memory.region import of_array
+from ..program.ir.region import of_array
 from ..tape.record.recorded_rule import Ruled
 from . import operations
 from .agreement import Agreement, number_of

@@ -15,8 +15,8 @@ from ..arguments.arrays import namespace, resolve
 from ..arguments.layouts import repeats
 from ..errors import ArgumentIndexError, ArgumentTypeError, ArgumentValueError, LaunchError
 from ..pipeline import add_in_fixed_point
+from ..program.ir.region import Region
 from ..runtime.array_types import NdArray
-from ..tape.memory.region import Region
 from ..tape.rules import rule
 from .adjoints import elements_of, library_of, part_for
 from .elementwise import apply, are_disjoint, check_out, check_recorded, copied

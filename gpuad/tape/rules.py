@@ -39,8 +39,8 @@ from ..arguments.annotations import Active, Duplicated
 from ..arguments.arrays import namespace
 from ..arguments.recorder import current
 from ..errors import TapeError
+from ..program.ir.region import Region
 from ..public_calls import public
-from .memory.region import Region
 from .record.rule_calls import is_array, plain
 from .record.rule_declaration import ROOM, Declared, Effect
 

@@ -26,6 +26,7 @@ FLOORS = (
     {"accumulate"},
     {"inspect", "frontend"},
     {"runtime"},
+    {"program"},
     {"arguments"},
     {"pipeline"},
     {"fusion"},

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpuad.program.ir.region import Region, span
 from gpuad.runtime import actions as clear
 from gpuad.runtime.actions import LARGE, clear_together, clearing
-from gpuad.tape.memory.region import Region, span
 from gpuad.tape.memory.versions import clearing_of
 
 

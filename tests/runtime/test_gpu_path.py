@@ -17,8 +17,8 @@ from nightly import share
 import gpuad
 from gpuad import Duplicated, testing
 from gpuad.pipeline.adjoint_memory import fingerprint
+from gpuad.program.ir.region import Region
 from gpuad.runtime.actions import Copying, perform
-from gpuad.tape.memory.region import Region
 from gpuad.tape.memory.versions import gathering, scattering
 
 

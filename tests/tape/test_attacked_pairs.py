@@ -16,7 +16,7 @@ import gpuad
 from gpuad import Active, BatchDuplicated, Const, Duplicated, LaunchError, ShadowError, TapeError, ops
 from gpuad.api import kernels
 from gpuad.api.kernels import pattern_of
-from gpuad.tape.memory.region import Region
+from gpuad.program.ir.region import Region
 
 N = 6
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpuad.program.ir.region import Region, lattice, span
 from gpuad.runtime import digest as digests
 from gpuad.runtime.digest import PIECE, digest
 from gpuad.tape.memory import change_detection
 from gpuad.tape.memory.change_detection import mark, pieces
-from gpuad.tape.memory.region import Region, lattice, span
 from gpuad.tape.memory.versions import Allocation
 
 SIZE = 5 * PIECE + 1234

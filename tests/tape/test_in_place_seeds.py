@@ -15,8 +15,8 @@ from test_trace_replay import N, content, fill, fresh, play, random_step
 
 import gpuad
 from gpuad import Active, LaunchError, TapeError
+from gpuad.program.ir.region import span
 from gpuad.runtime.base import Memory
-from gpuad.tape.memory.region import span
 from gpuad.tape.reverse.in_place_seeds import Placed, placed
 
 Held = dict[str, Any]

@@ -21,8 +21,8 @@ from gpuad import Duplicated
 from gpuad.accumulate.gather_launch import Box, Elements
 from gpuad.analysis.affine_forms import Digit, Form, Launch
 from gpuad.codegen.cuda import cuda_source
+from gpuad.program.ir.region import Region, span
 from gpuad.runtime import nvrtc
-from gpuad.tape.memory.region import Region, span
 from gpuad.tape.reverse.interior_box import box_within
 from gpuad.tools.cases import kernel_folder
 

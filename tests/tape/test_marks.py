@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from gpuad.program.ir.region import span
+from gpuad.program.ir.regions import Regions, common, united, without
 from gpuad.runtime.actions import perform
 from gpuad.tape.budget.online_checkpoints import Copied, Marks
-from gpuad.tape.memory.region import span
-from gpuad.tape.memory.regions import Regions, common, united, without
 from gpuad.tape.memory.versions import Allocation, piece_of, placing
 
 SIZE = 12

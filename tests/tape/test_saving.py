@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpuad.program.ir.region import Region, lattice
 from gpuad.runtime.actions import perform
 from gpuad.tape.memory.arena import GROWTH, LARGE, Arena
-from gpuad.tape.memory.region import Region, lattice
 from gpuad.tape.memory.versions import MANY, Allocation, few_rows, gather, portions, rows, scattering
 
 

@@ -19,11 +19,11 @@ from typing import Any, Protocol, cast
 from ...budget import bytes_of, expendable, rounded, shown
 from ...errors import BudgetError
 from ...pipeline import executor_of
+from ...program.ir.regions import Regions, joined, united
 from ...runtime.actions import Doing
 from ..memory.arena import Exact, Full, Separate
 from ..memory.made_arrays import MadeArrays
 from ..memory.memory_log import Kind
-from ..memory.regions import Regions, joined, united
 from ..memory.versions import Allocation
 from ..record.operations import Operation
 from ..record.recorded_launch import Launched

@@ -12,10 +12,10 @@ from typing import Any
 
 from ... import pipeline
 from ...budget import rounded, stride
+from ...program.ir.region import EMPTY, Region
+from ...program.ir.regions import Regions, common, united, without
 from ...runtime.actions import Action, Doing, clearing, perform
 from ..memory.arena import Full, Pooled
-from ..memory.region import EMPTY, Region
-from ..memory.regions import Regions, common, united, without
 from ..memory.versions import Allocation, home_of, piece_of
 from ..record.operations import Foreign, Operation, Renewed
 from ..record.recorded_launch import Launched

@@ -14,8 +14,8 @@ from typing import Any
 from ...budget import rounded
 from ...ir.nodes import Buffer, Load
 from ...ir.rewrite import walk_stmts
+from ...program.ir.region import EMPTY, Region
 from ..memory.memory_log import Kind
-from ..memory.region import EMPTY, Region
 from ..record.operations import Operation
 from ..record.recorded_launch import WRITES, Launched
 from ..reverse.reversing import Reversing

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...budget import rounded
+from ...program.ir.regions import Regions, common, united, without
 from ...runtime.actions import Action
-from ..memory.regions import Regions, common, united, without
 from ..memory.versions import Allocation, Piece, placing
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...budget import rounded
-from ..memory.regions import Regions, common, united, without
+from ...program.ir.regions import Regions, common, united, without
 from ..memory.versions import Allocation, home_of
 from ..record.operations import Operation
 from .rerun import Rerun, adjoint_reads, needs_of

@@ -21,10 +21,10 @@ from ...ir.nodes import Accumulate, Atomic, How, Kernel
 from ...ir.rewrite import walk_stmts
 from ...optimize.dead_code import without_output
 from ...pipeline import Call
+from ...program.ir.region import Region
+from ...program.ir.regions import Regions, joined, united, without
 from ...runtime.actions import Action
 from ...runtime.base import Memory, prepared
-from ..memory.region import Region
-from ..memory.regions import Regions, joined, united, without
 from ..memory.versions import Allocation
 from ..record.operations import Operation, Use
 from ..record.recorded_launch import Launched

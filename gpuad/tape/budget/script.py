@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ...budget import Buffer, Drop, Keep, Layout, Load, Move, Reverse, Run, Save, rounded
+from ...program.ir.region import EMPTY, Region
+from ...program.ir.regions import Regions, common, united, without
 from ..memory.lossy import Lossy
-from ..memory.region import EMPTY, Region
-from ..memory.regions import Regions, common, united, without
 from ..memory.versions import Piece, Versions, home_of
 from ..record.operations import Operation
 from .online_checkpoints import Copied, Marks

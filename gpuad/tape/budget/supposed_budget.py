@@ -13,7 +13,7 @@ from typing import Any
 from ... import pipeline
 from ...api import pattern_of
 from ...pipeline import executor_of
-from ..memory.regions import united, without
+from ...program.ir.regions import united, without
 from ..record.operations import Operation
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled

@@ -16,10 +16,10 @@ import numpy as np
 
 from ...arguments.arrays import address, leaf_memory, namespace, resolve
 from ...errors import TapeError
+from ...program.ir.region import EMPTY, Region
 from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
 from ..memory.arena import ALIGN, Arena
-from ..memory.region import EMPTY, Region
 from ..memory.version_finder import VersionFinder
 from ..memory.versions import Allocation, Piece, Versions, gather, rows
 from ..record.operations import Foreign, Operation, Use

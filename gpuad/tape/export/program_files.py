@@ -35,10 +35,10 @@ from ...optimize.dead_code import waits
 from ...pipeline import Call, Stage
 from ...pipeline.derived_kernels import Adjoint
 from ...pipeline.pattern import Parameter
+from ...program.ir.region import of_array
 from ...runtime.array_types import NdArray
 from ...runtime.base import Dim3
 from ...runtime.block_serialisation import serialise_blocks
-from ..memory.region import of_array
 from ..record.operations import Foreign, Operation
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import TapeError
+from ...program.ir.region import Region
 from ...runtime.digest import PIECE, Spans, digest, digest_on_device
-from .region import Region
 from .versions import Allocation, portions
 
 LARGE = 1 << 15  # bytes from which compiled code is worth its call

@@ -14,8 +14,8 @@ from ...analysis.races import sure_writes
 from ...arguments import BoundArgument
 from ...ir.nodes import Block, Buffer, Kernel, Stmt
 from ...ir.records import size_of
+from ...program.ir.region import EMPTY, Region, lattice, of_array, span
 from ...runtime.base import Memory
-from .region import EMPTY, Region, lattice, of_array, span
 
 MOST_RUNS = 1 << 16  # beyond it a region is widened to its hull
 _FAR = 1 << 48  # elements, beyond every allocation

@@ -18,9 +18,9 @@ from ...arguments.annotations import BatchDuplicated, Duplicated
 from ...arguments.arrays import address, namespace, resolve
 from ...errors import TapeError
 from ...ir.dtypes import is_real
+from ...program.ir.region import Region, of_array
 from ...runtime.actions import Action, ByPython
 from ...runtime.array_types import NdArray
-from .region import Region, of_array
 
 _BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 _PORTION = 1 << 14  # elements that are converted at once, on a CPU in its cache

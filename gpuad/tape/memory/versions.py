@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arguments.arrays import address, namespace
+from ...program.ir.region import EMPTY, Region, span
 from ...runtime.actions import Action, Copying, clearing, copying, perform, perform_one
 from ...runtime.array_types import NdArray
 from .lossy import Lossy
-from .region import EMPTY, Region, span
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -17,9 +17,9 @@ from ...ir.dtypes import dtype_of
 from ...ir.nodes import Kernel
 from ...pipeline import Call, State
 from ...pipeline.derived_kernels import Adjoint
+from ...program.ir.region import EMPTY, Region
 from ...runtime.actions import Doing
 from ...runtime.base import Memory
-from ..memory.region import EMPTY, Region
 from ..memory.versions import Allocation, Replaceable
 from ..replay.trace_steps import Step
 from .checkpoint_extraction import Extraction, is_light, write_values, writes_values

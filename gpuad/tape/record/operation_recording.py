@@ -19,13 +19,13 @@ from ...arguments.layouts import float_views
 from ...arguments.recorder import unrecorded
 from ...errors import TapeError
 from ...pipeline import executor_of
+from ...program.ir.region import Region, of_array
 from ...runtime.actions import ByPython
 from ...runtime.allocation import asked
 from ...runtime.array_types import NdArray
 from ..budget.rerun import Rerun, of_uses, rule_again
 from ..memory.lossy_arrays import Store
 from ..memory.memory_log import Kind, MemoryLog
-from ..memory.region import Region, of_array
 from ..memory.temporaries import Made, Temporary, inner
 from ..replay.trace_cache import KnownCall, line_of, place_of, user_frame
 from ..replay.trace_replay import Repeating

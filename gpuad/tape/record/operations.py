@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ...program.ir.region import Region
 from ...runtime.actions import Action, copying
-from ..memory.region import Region
 from ..memory.versions import Allocation
 
 

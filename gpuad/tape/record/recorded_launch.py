@@ -20,11 +20,11 @@ from ...ir.rewrite import walk_stmts
 from ...pipeline import Call, Stage, State
 from ...pipeline.derived_kernels import Adjoint
 from ...pipeline.pattern import Parameter
+from ...program.ir.region import Region
 from ...runtime.actions import Action, ByPython
 from ...runtime.base import Memory
 from ..memory.arena import Pooled
 from ..memory.effects import absolute, surely_written, touched
-from ..memory.region import Region
 from ..memory.version_finder import VersionFinder
 from .checkpoint_kernels import Cutting, cutting
 from .operations import Effects, Use

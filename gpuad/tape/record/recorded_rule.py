@@ -15,10 +15,10 @@ from ...arguments.annotations import Active
 from ...arguments.arrays import namespace, resolve
 from ...errors import TapeError
 from ...ir.dtypes import is_real
+from ...program.ir.region import Region
 from ...runtime.actions import Action, ByPython
 from ...runtime.base import Memory
 from ..memory.arena import Arena
-from ..memory.region import Region
 from ..memory.version_finder import VersionFinder
 from ..memory.versions import Allocation
 from .operations import Effects, Use

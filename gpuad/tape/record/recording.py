@@ -21,6 +21,7 @@ from ...errors import ShadowError, TapeError
 from ...ir.nodes import Kernel as Primal
 from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
+from ...program.ir.region import EMPTY, Region, span
 from ...runtime.actions import Doing
 from ...runtime.array_locks import borrows_memory
 from ...runtime.base import Memory
@@ -30,7 +31,6 @@ from ..memory.change_detection import mark
 from ..memory.effects import absolute, bytes_of, dense
 from ..memory.lossy_arrays import Store
 from ..memory.made_arrays import MadeArrays
-from ..memory.region import EMPTY, Region, span
 from ..memory.versions import Allocation, Replaceable
 from ..reverse.shadows import Shadows
 from .checkpoint_kernels import Cutting

@@ -18,9 +18,9 @@ from ...arguments.deferred_clearing import deferred_at
 from ...arguments.layouts import layout, repeats
 from ...errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError
 from ...ir.dtypes import is_real, shadow_dtype
+from ...program.ir.region import Region, of_array
 from ...runtime.array_locks import writeable
 from ...runtime.base import Memory
-from ..memory.region import Region, of_array
 from ..memory.temporaries import inner
 from ..replay.trace_cache import KnownCall, call_key, line_of, place_of, user_frame
 from ..replay.trace_steps import Step

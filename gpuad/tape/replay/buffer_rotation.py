@@ -19,9 +19,9 @@ from ...arguments.arrays import address, resolve
 from ...ir.nodes import Kernel, Store
 from ...ir.rewrite import walk_stmts
 from ...pipeline import Call
+from ...program.ir.region import EMPTY, Region, span
 from ...runtime.actions import Action
 from ...runtime.base import Memory
-from ..memory.region import EMPTY, Region, span
 from ..memory.versions import Allocation, Piece, copying_live
 from ..record.operations import Operation, Use
 from ..record.recorded_launch import Launched

@@ -28,11 +28,11 @@ from ...ir.nodes import Accumulate, Buffer, Kernel, Load, Store, Take
 from ...ir.rewrite import touches
 from ...ir.types import BOOL, value_type
 from ...ir.verify import verify
+from ...program.ir.region import span
 from ...runtime.actions import Action, Clearing, Copying
 from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
 from ..memory.effects import of_reach
-from ..memory.region import span
 
 Touch = Load | Store | Accumulate | Take
 

@@ -16,11 +16,11 @@ from typing import Any
 from ...arguments.layouts import signature
 from ...errors import GpuadError, TapeError
 from ...pipeline import analysing, executor_of, in_fixed_point, plain_allowed
+from ...program.ir.region import Region
 from ...runtime.actions import Action, perform
 from ..budget.budgeted import Budget
 from ..memory.arena import Arena
 from ..memory.made_arrays import MadeArrays
-from ..memory.region import Region
 from ..memory.streams import Streams
 from ..memory.versions import send_far
 from ..record.checkpoint_extraction import extracted_early

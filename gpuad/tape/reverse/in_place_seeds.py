@@ -15,10 +15,10 @@ from typing import Any
 
 from ...arguments.arrays import address, is_array, namespace, resolve
 from ...errors import LaunchError
+from ...program.ir.region import Region
 from ...runtime.actions import Action, copying
 from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
-from ..memory.region import Region
 
 Where = tuple[int, int]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from ...accumulate.gather_launch import Box, Elements
 from ...analysis.affine_forms import Digit, Launch, Reach
+from ...program.ir.region import EMPTY, Region
 from ..memory.effects import of_reach
-from ..memory.region import EMPTY, Region
 
 _LAYERS = 64  # that are taken off at most
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...arguments.arrays import address
-from ..memory.region import EMPTY, Region
+from ...program.ir.region import EMPTY, Region
 from ..memory.versions import Allocation
 from ..record.operations import Operation, Use
 from ..record.recorded_launch import Launched

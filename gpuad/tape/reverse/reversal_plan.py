@@ -14,6 +14,7 @@ from typing import Any
 
 from ...arguments.arrays import address
 from ...arguments.deferred_clearing import DeferredClearing
+from ...program.ir.region import EMPTY, Region
 from ...runtime.actions import Action, Doing
 from ...runtime.array_types import NdArray
 from ...runtime.base import Executor
@@ -21,7 +22,6 @@ from ..budget.rerun import Rerun
 from ..budget.script import Adjoint, Begin, Block, Undo
 from ..budget.script_actions import Scripted
 from ..memory.arena import Arena, Pooled
-from ..memory.region import EMPTY, Region
 from ..memory.version_finder import VersionFinder
 from ..memory.versions import Allocation, Versions, clearing_of, placing
 from ..record.operations import Foreign, Operation, Renewed

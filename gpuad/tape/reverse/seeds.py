@@ -20,9 +20,9 @@ from ...arguments.arrays import address, as_array, is_array, leaf_memory, namesp
 from ...arguments.layouts import repeats, signature
 from ...errors import TapeError
 from ...ir.dtypes import is_real
+from ...program.ir.region import Region, of_array
 from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
-from ..memory.region import Region, of_array
 from ..record.recording import Recording
 from ..replay.trace_steps import arrays_of
 from .in_place_seeds import Placed, Placements, Where, placed, where_of

@@ -20,10 +20,10 @@ from typing import Any
 
 from ...arguments.arrays import leaf_memory
 from ...pipeline import Stage
+from ...program.ir.region import EMPTY, Region, of_array, span
 from ...runtime.actions import Action
 from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
-from ..memory.region import EMPTY, Region, of_array, span
 from ..memory.versions import clearing_of
 from .copy_on_write import Copy, CopyOnWriteShadows
 from .in_place_seeds import Placed, Placements, Where, where_of

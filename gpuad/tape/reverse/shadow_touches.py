@@ -17,8 +17,8 @@ from ...ir.nodes import Accumulate, Block, Buffer, Load, Stmt, Take
 from ...ir.rewrite import touches
 from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
+from ...program.ir.region import EMPTY, Region
 from ..memory.effects import of_reach, reached
-from ..memory.region import EMPTY, Region
 
 
 @dataclass(frozen=True)

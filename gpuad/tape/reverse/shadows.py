@@ -16,9 +16,9 @@ from ...arguments.arrays import address, leaf_memory, reinterpreted
 from ...arguments.deferred_clearing import DeferredClearing, deferred_at
 from ...arguments.layouts import float_views
 from ...errors import ShadowError
+from ...program.ir.region import EMPTY, Region, of_array, span, touched_elements
 from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
-from ..memory.region import EMPTY, Region, of_array, span, touched_elements
 from ..memory.versions import Allocation
 from .in_place_seeds import Where, where_of
 

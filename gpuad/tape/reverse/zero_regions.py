@@ -22,8 +22,8 @@ from ...affine.certificate import Zeros
 from ...ir.nodes import Buffer
 from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
+from ...program.ir.region import EMPTY, Region, span
 from ...runtime.base import Memory
-from ..memory.region import EMPTY, Region, span
 from ..memory.versions import Rows, few_rows
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled
