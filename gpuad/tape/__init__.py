@@ -22,5 +22,5 @@ What happens, in this order:
 7. **Export** (`export/`): the reverse program as files that run without gpuad.
 
 Beside them: `rules` (array code with a reverse of its own), `account` (what was saved, and why), `array_names` (what the caller calls his
-arrays), `joint` (programs of several processes).
+arrays), `joint` (programs of several processes), `read_program` and `read_script` (what was recorded, and its reversal, as frozen data).
 """

@@ -36,7 +36,7 @@ from ..ir.records import numbers
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
-from . import doctor, init_ci, profile_command, stages
+from . import doctor, init_ci, profile_command, program_listing, stages
 from .cases import Case, read
 from .demo import gray_scott, long, strips, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -107,18 +107,25 @@ def explain(
 
 @app.command()
 def show(
-    file: SourcePath,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CUDA source; with --program a Python script")],
+    args: Annotated[list[str] | None, typer.Argument(metavar="[ARG]...", help="for the script")] = None,
     kernel: KernelName = None,
     const: ConstNames = None,
     shared_mem: SharedBytes = 0,
     define: Defines = None,
     stage: Annotated[str | None, typer.Option("--stage", "-s", help="the pass after which to look")] = None,
     against: Annotated[str | None, typer.Option("--against", help="another pass: prints what changed from it to --stage")] = None,
-    blame: Annotated[bool, typer.Option("--blame", help="with the pass beside each line that wrote it")] = False,
+    blame: Annotated[bool, typer.Option("--blame", help="with the pass, or the function, beside each line that wrote it")] = False,
     launched: Annotated[bool, typer.Option("--launched", help="with the passes for the launch of the file's first case")] = False,
+    program: Annotated[bool, typer.Option("--program", help="runs a script, and shows what its tapes record")] = False,
 ) -> None:
     """Shows a kernel as each pass of the pipeline leaves it. Without --stage, lists the passes in order, with how many statements there are
-    after each."""
+    after each. With --program, runs a script and shows the programs that its tapes record, with the scripts of their reversals."""
+    if program:
+        with _reported(file):
+            raise typer.Exit(program_listing.run(file, args or (), blame))
+    if args:
+        raise typer.BadParameter(f"arguments ({' '.join(args)}) are for the script of --program")
     with _reported(file):
         found = stages.collected(lambda: _adjoint(file, kernel, const or (), shared_mem, define or (), launched))
         if stage is None:

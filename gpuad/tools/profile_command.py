@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from ..budget import shown
-from ..errors import GpuadError
 from ..profiling import Profile, profile
 from ..profiling.table import HEAD, rows, summary
+from .scripts import compiled, executed
 
 
 def run(script: Path, args: Sequence[str], interval: float, outputs: Mapping[str, Path | None]) -> int:
     """Runs a script as `python script.py args` does, prints the table, and writes what `outputs` names ('page', 'picture', 'trace',
     'torch_snapshot'), also where the script has failed. Gives the script's exit status."""
-    try:
-        code = compile(script.read_bytes(), str(script), "exec")
-    except SyntaxError as error:
-        raise GpuadError(f"{script}:{error.lineno}: error: {error.msg}") from None
+    code = compiled(script)
     with profile(interval) as found:
-        status = _executed(code, script, args)
+        status = executed(code, script, args)
         result: Profile = found  # type: ignore[assignment]  # it has a profile's names
     show(result)
     for form, path in outputs.items():
@@ -34,27 +28,6 @@ def run(script: Path, args: Sequence[str], interval: float, outputs: Mapping[str
             getattr(result, form)(path)
             print(f"{form.replace('_', ' ')}: {path}")
     return status
-
-
-def _executed(code: Any, script: Path, args: Sequence[str]) -> int:
-    """The script as the program's main module."""
-    module = ModuleType("__main__")
-    module.__file__ = str(script)
-    before = sys.argv, sys.path[0], sys.modules["__main__"]
-    sys.argv, sys.path[0], sys.modules["__main__"] = [str(script), *args], str(script.resolve().parent), module
-    try:
-        exec(code, module.__dict__)
-        return 0
-    except SystemExit as stop:
-        if stop.code is None or isinstance(stop.code, int):
-            return stop.code or 0
-        print(stop.code, file=sys.stderr)
-        return 1
-    except Exception as error:
-        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    finally:
-        sys.argv, sys.path[0], sys.modules["__main__"] = before
 
 
 def show(result: Profile) -> None:

@@ -42,6 +42,7 @@ FLOORS = (
     {"pytest_plugin"},
     {"__main__"},
 )
+IN_PROGRAM = ("region", "regions", "program", "script")  # modules of `program.ir`, from the ground up
 CUPY = "gpuad.runtime.cuda"
 
 
@@ -98,6 +99,14 @@ def test_imports_point_down(module: str) -> None:
     for other in inside(module) - {"gpuad"}:
         if room(other) != room(module):
             assert floor(other) < floor(module), f"{module} imports {other}, which is not below it"
+
+
+@pytest.mark.parametrize("name", IN_PROGRAM)
+def test_floors_inside_the_representation_of_programs(name: str) -> None:
+    """Each module there is on a floor, and imports what is below it and what knows of no program."""
+    below = {f"gpuad.program.ir.{other}" for other in IN_PROGRAM[: IN_PROGRAM.index(name)]}
+    assert {m for m in inside(f"gpuad.program.ir.{name}") if room(m) == "program"} <= below
+    assert {m for m in modules() if m.startswith("gpuad.program.ir.")} == {f"gpuad.program.ir.{other}" for other in IN_PROGRAM}
 
 
 @pytest.mark.parametrize("module", MODULES)

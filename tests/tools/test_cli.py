@@ -154,6 +154,63 @@ def test_show_refuses_what_is_no_pass(tmp_path: Path) -> None:
     assert "no launch description" in run("show", tmp_path / "k.cu", "--launched").stderr
 
 
+PROGRAM = """
+import sys
+import numpy as np
+import gpuad
+SOURCE = 'extern "C" __global__ void square(double* x, int n) { int i = threadIdx.x; if (i < n) x[i] = x[i] * x[i]; }'
+square = gpuad.kernel(SOURCE, "square")
+u = gpuad.Duplicated(np.full(8, 0.5), np.zeros(8))
+tape = gpuad.Tape()
+for _ in range(3):
+    with tape:
+        for _ in range(int(sys.argv[1])):
+            square[1, 8](u, 8)
+    tape.reverse({u: 1.0})
+raise SystemExit(3)
+"""
+
+
+def test_show_a_recorded_program(tmp_path: Path) -> None:
+    """The program and the script of its reversal, once, since all three rounds are equal; the exit status is the script's."""
+    script = tmp_path / "twice.py"
+    script.write_text(PROGRAM)
+    result = run("show", "--program", script, "2")
+    assert result.exit_code == 3, result.output
+    assert result.stdout.splitlines()[1:] == [
+        "tape 1, recording 1 of 3",
+        "program: 2 operations on 1 buffer",
+        "      buffer   u  64 B  shadow u.shadow",
+        "   0  launch   square[1, 8](u, 8)  # twice.py:12",
+        "       writes  u",
+        "       needs   u as before",
+        "   1  launch   square[1, 8](u, 8)  # twice.py:12",
+        "       writes  u",
+        "       needs   u as before",
+        "script: 2 slots, 128 B; nothing runs again",
+        "forward",
+        "      store    u -> s0",
+        "      run      0 square",
+        "      store    u -> s1",
+        "      run      1 square",
+        "reverse",
+        "      adjoint  1 square, reads u from s1",
+        "      adjoint  0 square, reads u from s0",
+    ]
+    blamed = run("show", "--program", "--blame", script, "1").stdout.splitlines()
+    assert any(line.split() == ["tape/record/recording.py:save_overwritten", "store", "u", "->", "s0"] for line in blamed)
+    assert any(line.split() == ["twice.py:12", "run", "0", "square"] for line in blamed)
+
+
+def test_show_refuses_a_script_without_a_tape(tmp_path: Path) -> None:
+    script = tmp_path / "none.py"
+    script.write_text("print(1)")
+    assert "no tape was recorded while the script ran" in run("show", "--program", script).stderr
+    script.write_text("x = (")
+    assert f"{script}:1: error: " in run("show", "--program", script).stderr
+    assert "are for the script of --program" in run("show", HEAT, "3").output
+
+
 @pytest.mark.parametrize("command", ["grad", "explain"])
 def test_bytes_of_dynamic_shared_memory(command: str, file: Path, seen: dict[str, Any]) -> None:
     assert run(command, file, "--shared-mem", "256").exit_code == 0 and seen["shared_mem"] == 256
