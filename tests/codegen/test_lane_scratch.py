@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -158,3 +160,38 @@ def test_strips_are_narrower_where_threads_leave_much() -> None:
                     gpuad.autodiff(k, (1,), (128,), (y, 70, 500_000))
         found.append(y.shadow)
     np.testing.assert_array_equal(*found)
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+import gpuad
+from gpuad import Duplicated
+
+k = gpuad.kernel(sys.argv[1], "deep")
+
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+limit = used + (1 << 30)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+X = Duplicated(np.full(256, 0.5), np.ones(256))
+gpuad.autodiff(k, 2, 128, (X, np.full(256, 500, np.int32), 256))
+print(X.shadow[0].hex(), len(np.ones(1 << 24)))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks /proc for what a process has")
+def test_rows_leave_addresses_to_others_where_a_process_has_few() -> None:
+    """Under `ulimit -v`: three rows, of which each would have 4 GiB."""
+    text = r"""
+    extern "C" __global__ void deep(double* x, const int* times, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= n) return;
+        double s = x[i], r = 1.0, q = 0.5;
+        for (int j = 0; j < times[i]; ++j) { s = sin(s) * r + 0.1; r = cos(q) * s; q = q * exp(-s) + 0.2; }
+        x[i] = s + r + q;
+    }"""
+    X = Duplicated(np.full(256, 0.5), np.ones(256))
+    gpuad.autodiff(compiled(text, "deep"), 2, 128, (X, np.full(256, 500, np.int32), 256))
+    found = subprocess.run([sys.executable, "-c", LIMITED, text], capture_output=True, text=True, timeout=120, check=False)
+    assert found.stdout.split() == [X.shadow[0].hex(), str(1 << 24)], found.stderr

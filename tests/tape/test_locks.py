@@ -363,9 +363,11 @@ def lasting(kind: str) -> tuple[Any, Any]:
     base: Any = np.ones((2, 3, N))
     if kind == "subclass":
         base = base.view(Own)
-    return {"owner": lambda: (np.ones(N),) * 2, "view": lambda: (base[0, 1], base), "subclass": lambda: (base[0, 1].view(np.ndarray), base)}[
-        kind
-    ]()
+    return {
+        "owner": lambda: (np.ones(N),) * 2,
+        "view": lambda: (base[0, 1], base),
+        "subclass": lambda: (base[0, 1].view(np.ndarray), base),
+    }[kind]()
 
 
 @pytest.mark.parametrize("how", ["end", "error", "interrupt", "in a generator", "thread"])

@@ -38,10 +38,37 @@ struct gpuad_row {
     }
 };
 #else
-// As many addresses as the system lets us have, up to 4 GiB; none of it is memory before it is touched.
+// A number that Linux tells of this process, in bytes of `unit`; none where it says "unlimited", or nothing.
+static unsigned long long gpuad_told(const char* path, const char* line, unsigned long long unit, unsigned long long none)
+{
+    unsigned long long found = none;
+    if (FILE* file = std::fopen(path, "r")) {
+        char text[256];
+        while (std::fgets(text, sizeof(text), file))
+            if (std::sscanf(text, line, &found) == 1) {
+                found *= unit;
+                break;
+            }
+        std::fclose(file);
+    }
+    return found;
+}
+
+// The addresses that a row may have: 4 GiB, or, where the process has a limit (`ulimit -v`), a part of what is left of it.
+static unsigned long long gpuad_share_of_addresses()
+{
+    const unsigned long long most = sizeof(void*) > 4 ? 1ULL << 32 : 1ULL << 26, page = 1ULL << 16;
+    static const unsigned long long all = gpuad_told("/proc/self/limits", "Max address space %llu", 1, ~0ULL);
+    if (all == ~0ULL) return most;
+    const unsigned long long used = gpuad_told("/proc/self/status", "VmSize: %llu kB", 1024, 0);
+    const unsigned long long share = all > used ? (all - used) / 16 / page * page : 0;
+    return share < page ? page : share < most ? share : most;
+}
+
+// Addresses of which none is memory before it is touched. Where the system has too few, since it counts them, far fewer.
 static void* gpuad_reserve(unsigned long long& bytes)
 {
-    for (bytes = sizeof(void*) > 4 ? 1ULL << 32 : 1ULL << 26; bytes >= 1ULL << 16; bytes /= 2) {
+    for (bytes = gpuad_share_of_addresses(); bytes >= 1ULL << 16; bytes = bytes / 16 & ~0xFFFFULL) {
         void* found = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (found == MAP_FAILED) continue;
 #ifdef MADV_NOHUGEPAGE
