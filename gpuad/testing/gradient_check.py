@@ -21,6 +21,8 @@ from .budgets import assert_memory as assert_memory
 from .launch_memory import LaunchMemory, Vector, launched, scale_of
 from .reports import Check, Precision, Report
 from .rule_check import check_rule as check_rule
+from .second_check import second_checks
+from .slopes import differences, dot, norm, relative, without_scalars
 
 
 @public
@@ -37,6 +39,7 @@ def check_gradient(
     race_check: bool = True,
     forward_check: bool = True,
     differences: bool = True,
+    second_check: bool = True,
     **call: Any,
 ) -> Report:
     """Checks the gradient of one launch; arrays are as before when it returns.
@@ -47,8 +50,9 @@ def check_gradient(
     not touched). `tolerance`: relative, of the dot product (default 1e-12 for float64, 1e-5 for float32). `directions`: random directions
     tried, `seed` of them. `shared_mem`: bytes of dynamic shared memory. `race_check`: the primal is also run by the reference executor,
     which finds data races and indices out of bounds; that is slow, so use small inputs. `forward_check`, `differences`: reverse mode is
-    compared with forward mode, and with differences of the primal; a check may leave one of them out. Returns a Report; raises
-    AssertionError(str(report)) if something disagrees, and GpuadError where the launch itself is refused or has a race.
+    compared with forward mode, and with differences of the primal; a check may leave one of them out. `second_check`: once the gradient
+    agrees, `gpuad.hvp` is compared with differences of it, along one more direction; a note says where hvp refuses the launch. Returns a
+    Report; raises AssertionError(str(report)) if something disagrees, and GpuadError where the launch itself is refused or has a race.
     """
     state = LaunchMemory(*launched(f, args, grid, block, shared_mem, call))
     with state.kept():
@@ -61,6 +65,8 @@ def check_gradient(
         rng = np.random.default_rng(seed)
         wanted = forward_check, differences
         checks = [c for number in range(1, directions + 1) for c in _direction(state, precision, rng, number, notes, wanted)]
+        if second_check and all(check.passed for check in checks):
+            checks += second_checks(state, precision, rng, notes)
     report = Report(state.launch.name, tuple(checks), tuple(notes))
     if not report.passed:
         raise AssertionError(str(report))
@@ -104,7 +110,7 @@ def _taylor(state: LaunchMemory, precision: Precision, vectors: tuple[Vector, Ve
     if left_out > 0.5:
         raise AssertionError(f"gradient of `{state.launch.name}`: more than half of the results lie on knife edges; choose other inputs")
     slope = dot(v, state.reverse(weights))
-    error = _relative(dot(slopes, weights) - slope, norm(slopes) * norm(weights), abs(slope))
+    error = relative(dot(slopes, weights) - slope, norm(slopes) * norm(weights), abs(slope))
     yield Check(f"Taylor {number}", error, precision.taylor)
 
 
@@ -118,19 +124,14 @@ def _dot_products(
         notes.append(f"direction {number}: no dot product, since forward mode refuses this kernel: {error.message}")
         return
     left, right = dot(tangent, without_scalars(w)), dot(v, gradient)
-    yield Check(f"dot product {number}", _relative(left - right, norm(tangent) * norm(w), norm(v) * norm(gradient)), precision.dot)
+    yield Check(f"dot product {number}", relative(left - right, norm(tangent) * norm(w), norm(v) * norm(gradient)), precision.dot)
     second = state.reverse(gradient)
     left, right = (
         dot(tangent, without_scalars(gradient)),
         dot(v, second) - sum(float(np.vdot(v[k], gradient[k])) for k in gradient if k < 0),
     )
-    gap = _relative(left - right, norm(tangent) * norm(gradient), norm(v) * norm(second))
+    gap = relative(left - right, norm(tangent) * norm(gradient), norm(v) * norm(second))
     yield Check(f"twice without clearing {number}", gap, precision.dot)
-
-
-def without_scalars(w: Vector) -> Vector:
-    """Numbers passed by value are no part of the state after the launch."""
-    return {key: values for key, values in w.items() if key >= 0}
 
 
 def _largest(a: dict[int, Any], b: dict[int, Any]) -> float:
@@ -145,40 +146,3 @@ def _largest(a: dict[int, Any], b: dict[int, Any]) -> float:
         scale = scale_of(b[key]) if is_real(b[key].dtype) else 0.0
         worst = max(worst, float(np.max(np.abs(one - other))) / scale if scale else math.inf)
     return worst
-
-
-def differences(state: LaunchMemory, precision: Precision, v: Vector) -> tuple[Vector, Vector, float]:
-    """The derivative of the primal along `v`, its weights (0 at knife edges and where not finite), and the share of weights that are 0."""
-    h = precision.step
-    middle = state.after()
-    runs = [(state.after(v, s), state.after(v, -s)) for s in (h, h / 2)]
-    found, weights = {}, {}
-    for key, centre in middle.items():
-        with np.errstate(invalid="ignore", over="ignore"):
-            (wide, wide_bend), (narrow, bend) = (
-                _slopes(plus[key], centre, minus[key], s) for (plus, minus), s in zip(runs, (h, h / 2), strict=True)
-            )
-            allowed = precision.kink * (np.abs(narrow) + scale_of(narrow)) + 16 * precision.unit * np.abs(centre) / h
-            smooth = (np.abs(narrow - wide) <= allowed) & ((bend <= allowed) | (bend <= 0.75 * wide_bend))
-            found[key] = np.where(smooth, narrow + (narrow - wide) / 3, 0)
-        weights[key] = smooth.astype(np.float64)
-    out = sum(int((weight == 0).sum()) for weight in weights.values())
-    return found, weights, out / max(sum(weight.size for weight in weights.values()), 1)
-
-
-def _slopes(plus: Any, centre: Any, minus: Any, step: float) -> tuple[Any, Any]:
-    """The central difference, and by how much the two one-sided ones differ: proportional to `step` if smooth, constant at a kink."""
-    return (plus - minus) / (2 * step), np.abs(plus - 2 * centre + minus) / step
-
-
-def dot(a: Vector, b: Vector) -> float:
-    return math.fsum(float(np.vdot(a[key], b[key])) for key in a.keys() & b.keys())
-
-
-def norm(a: Vector) -> float:
-    return math.sqrt(dot(a, a))
-
-
-def _relative(difference: float, *scales: float) -> float:
-    scale = max(scales)
-    return abs(difference) / scale if scale else (0.0 if difference == 0 else math.inf)

@@ -95,9 +95,14 @@ class _Room:
         """The part of the shadow memory that lies as `array` does in its allocation."""
         dtype = shadow_dtype(array.dtype)
         strides = tuple(s // array.dtype.itemsize * dtype.itemsize for s in array.strides)
-        if namespace(array).__name__ == "numpy":
-            return np.ndarray(array.shape, dtype, self.shadow, offset * self.shadow.dtype.itemsize, strides)
-        return namespace(array).lib.stride_tricks.as_strided(self.shadow[offset:].view(dtype), array.shape, strides)
+        return placed(self.shadow, offset, array.shape, dtype, strides)
+
+
+def placed(root: Any, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...]) -> Any:
+    """A view of flat memory from one of its elements on."""
+    if namespace(root).__name__ == "numpy":
+        return np.ndarray(shape, dtype, root, offset * root.dtype.itemsize, strides)
+    return namespace(root).lib.stride_tricks.as_strided(root[offset:].view(dtype), shape, strides)
 
 
 Vector = dict[int, Any]  # a float64 array on the host for each allocation (by address) or scalar (by -1 - position)
@@ -265,7 +270,8 @@ class LaunchMemory:
     def _is_active(self, key: int) -> bool:
         return any(key == k for k, _, _ in self.views.values())
 
-    def _fill(self, shadows: Vector) -> None:
+    def fill(self, shadows: Vector) -> None:
+        """Puts a vector into the shadows."""
         for key, room in self.rooms.items():
             if key in shadows:
                 room.shadow[...] = namespace(room.root).asarray(shadows[key], room.shadow.dtype)
@@ -275,26 +281,29 @@ class LaunchMemory:
     def forward(self, direction: Vector) -> Vector:
         """`J v`, by forward mode."""
         self.restore()
-        self._fill(direction)
-        self._autodiff(direction, api.Forward)
+        self.fill(direction)
+        self._autodiff(direction, api.Forward, self.scalars)
         return self.shadows()
 
-    def reverse(self, seeds: Vector) -> Vector:
-        """`J^T w`, by reverse mode; the part of a scalar is added to what `seeds` has for it."""
-        self.restore()
-        self._fill(seeds)
-        shadows = self._autodiff(seeds, api.Reverse)
+    def reverse(self, seeds: Vector, direction: Vector | None = None, step: float = 0.0) -> Vector:
+        """`J^T w`, by reverse mode, `step` along a direction of the state; the part of a scalar is added to what `seeds` has for it."""
+        values = self.move(direction, step)
+        self.fill(seeds)
+        shadows = self._autodiff(seeds, api.Reverse, values)
         return {**self.shadows(), **{-1 - p: layouts.gradient(self.scalars[p], plain(s)) for p, s in shadows.items()}}
 
-    def _autodiff(self, given: Vector, mode: Any) -> dict[int, Any]:
-        library = namespace(next(iter(self.views.values()))[1])
-        shadows = {p: layouts.shadow(value, library, given.get(-1 - p)) for p, value in self.scalars.items()}
-        actives = {p: Active(getattr(self.args[p], "primal", self.args[p]), shadow) for p, shadow in shadows.items()}
+    def _autodiff(self, given: Vector, mode: Any, values: dict[int, Any]) -> dict[int, Any]:
+        actives = self.actives(values, given)
         args = tuple({**self.pairs, **actives}.get(p, a) for p, a in enumerate(self.args))
-        api.autodiff(self._with_shadows(), self.launch.grid, self.launch.block, args, mode=mode, **self.launch.call)
-        return shadows
+        api.autodiff(self.with_shadows(), self.launch.grid, self.launch.block, args, mode=mode, **self.launch.call)
+        return {p: active.shadow for p, active in actives.items()}
 
-    def _with_shadows(self) -> Any:
+    def actives(self, values: dict[int, Any], given: Vector) -> dict[int, Active]:
+        """Numbers by value, by position, with new shadows that hold what a vector has for them."""
+        library = namespace(next(iter(self.views.values()))[1])
+        return {p: Active(value, layouts.shadow(value, library, given.get(-1 - p))) for p, value in values.items()}
+
+    def with_shadows(self) -> Any:
         """The kernel with our shadows for those variables of its module that have one."""
         kernel = self.launch.kernel
         for position, name in enumerate(module_arrays(kernel), len(self.args)):
@@ -304,17 +313,21 @@ class LaunchMemory:
 
     def after(self, direction: Vector | None = None, step: float = 0.0) -> Vector:
         """The state after the launch alone, started `step` along a direction; no part of gpuad's differentiation takes part."""
-        self.restore()
-        args = [getattr(a, "primal", a) for a in self.args]
-        for key, room in self.rooms.items():
-            if direction is not None and key in direction:
-                moved = on_host(room.before) + step * direction[key]
-                room.root[...] = namespace(room.root).asarray(moved, room.root.dtype)
-        for p, value in self.scalars.items():
-            if direction is not None:
-                args[p] = layouts.with_floats(value, layouts.floats(value) + step * direction[-1 - p])
+        values = self.move(direction, step)
+        args = [values.get(p, getattr(a, "primal", a)) for p, a in enumerate(self.args)]
         self.launch.kernel(self.launch.grid, self.launch.block, tuple(args), **self.launch.call)
         return self.primals()
+
+    def move(self, direction: Vector | None, step: float) -> dict[int, Any]:
+        """Puts the state where it was, or `step` along a direction from there; gives the numbers by value there, by position."""
+        self.restore()
+        if direction is None:
+            return self.scalars
+        for key, room in self.rooms.items():
+            if key in direction:
+                moved = on_host(room.before) + step * direction[key]
+                room.root[...] = namespace(room.root).asarray(moved, room.root.dtype)
+        return {p: layouts.with_floats(v, layouts.floats(v) + step * direction[-1 - p]) for p, v in self.scalars.items()}
 
     def memory(self) -> dict[int, Any]:
         """Everything in all allocations, as it is now."""

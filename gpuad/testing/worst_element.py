@@ -18,8 +18,8 @@ from ..arguments import layouts
 from ..runtime.array_types import Extents
 from ..tape.rules import Rule
 from . import rule_check
-from .gradient_check import differences, dot, norm, without_scalars
 from .launch_memory import LaunchMemory, launched
+from .slopes import differences, dot, norm, without_scalars
 
 _FEW = 48
 Candidate: TypeAlias = "tuple[Any, tuple[int, ...]]"  # whose element, and which

@@ -27,7 +27,8 @@ from ..runtime.reference.errors import BarrierError, BoundsError, RaceError
 from ..source import Span, traced
 from ..testing.memory import memory
 from ..testing.reports import Report
-from ..testing.worst_element import Worst, worst_of_kernel, worst_of_rule
+from ..testing.second_check import SECOND
+from ..testing.worst_element import worst_of_kernel, worst_of_rule
 from .examples import Example, Launch
 from .findings import Finding
 from .settings import size_in_bytes
@@ -140,15 +141,21 @@ def _finding(example: Example, rule: str, message: str, span: Span | None, advic
 
 
 def _gradient(example: Example, launch: Launch, how: How) -> Figures:
-    """Against differences of the launch itself."""
+    """Against differences of the launch itself, and second derivatives against differences of the gradient."""
     if launch.is_rule:
         return _rule(example, launch, how)
     try:
         report = _compared(launch, how, forward_check=False)
     except AssertionError as error:
-        worst = worst_of_kernel(launch.call, launch.args, launch.grid, launch.block, launch.shared_mem, launch.keywords, how.seed)
-        raise Failed(_wrong(example, launch, str(error), worst)) from None
-    return {"taylor error": max(c.error for c in report.checks)}
+        raise Failed(_wrong(example, launch, str(error), how)) from None
+    return {"taylor error": max(c.error for c in report.checks if c.name.startswith("Taylor")), **_second_figures(report)}
+
+
+def _second_figures(report: Report) -> Figures:
+    errors = [c.error for c in report.checks if c.name in SECOND]
+    if errors:
+        return {"second derivative error": max(errors)}
+    return {"second derivatives": f"no: {'; '.join(n for n in report.notes if 'second derivatives' in n)}"}
 
 
 def _compared(launch: Launch, how: How, **what: bool) -> Report:
@@ -158,10 +165,13 @@ def _compared(launch: Launch, how: How, **what: bool) -> Report:
     )
 
 
-def _wrong(example: Example, launch: Launch, report: str, worst: Worst | None) -> Finding:
-    span = _access(launch, worst.argument) if worst is not None else None
+def _wrong(example: Example, launch: Launch, report: str, how: How) -> Finding:
     advice = "The kernel may have a kink or be chaotic at these inputs: try others. Else this is a bug of gpuad's: please report it."
     name = str(getattr(getattr(launch.call, "kernel", launch.call), "name", example.name))
+    if any(check in _failed_lines(report) for check in SECOND):
+        return _finding(example, "gradient", f"the second derivatives of `{name}` are wrong, its gradient is right", None, advice, report)
+    worst = worst_of_kernel(launch.call, launch.args, launch.grid, launch.block, launch.shared_mem, launch.keywords, how.seed)
+    span = _access(launch, worst.argument) if worst is not None else None
     detail = f"{worst}\n{report}" if worst is not None else report
     return _finding(example, "gradient", f"the gradient of `{name}` is wrong", span, advice, detail)
 
@@ -206,7 +216,7 @@ def _defined(example: Example, function: Callable[..., Any]) -> Span | None:
 def _forward(example: Example, launch: Launch, how: How) -> Figures:
     """Forward mode against reverse mode, and what both leave in the arrays."""
     try:
-        report = _compared(launch, how, differences=False)
+        report = _compared(launch, how, differences=False, second_check=False)
     except AssertionError as error:
         name = str(getattr(getattr(launch.call, "kernel", launch.call), "name", example.name))
         advice = "One of the two is a bug of gpuad's: please report it, with the kernel."

@@ -234,6 +234,25 @@ def test_a_wrong_derivative_of_a_kernel_is_told_with_its_worst_element(project: 
     )
 
 
+def test_wrong_second_derivatives_are_told(project: pytest.Pytester) -> None:
+    """The fault is planted into the rule for takes: they leave the tangents of the shadows that they clear."""
+    configured(project, table='kernels = ["kernels"]\nchecks = ["gradient"]\ndirections = 1')
+    write(project, "step.cu", GOOD)
+    (project.path / "conftest.py").write_text(
+        "from gpuad.ad import forward\n"
+        "from gpuad.ir.nodes import Load, Take\n"
+        "plain = forward._Forward.read\n"
+        "def read(self, stmt, var, buffer):\n"
+        "    first, *rest = plain(self, stmt, var, buffer)\n"
+        "    left = [Load(s.var, s.buffer, s.index) if isinstance(s, Take) else s for s in rest]\n"
+        "    return (first, *left)\n"
+        "forward._Forward.read = read\n"
+    )
+    result = project.runpytest_subprocess()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["the second derivatives of `step` are wrong, its gradient is right", "*FAILED second derivatives*"])
+
+
 def test_a_kernel_that_is_refused_is_told_once(project: pytest.Pytester) -> None:
     configured(project, table=ALL)
     write(project, "step.cu", REFUSED)

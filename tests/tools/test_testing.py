@@ -12,7 +12,7 @@ import pytest
 from gpuad import api
 from gpuad.arguments.annotations import Active, Const, Duplicated
 from gpuad.errors import GpuadError, UnsupportedError
-from gpuad.testing import Report, check_gradient, launch_memory
+from gpuad.testing import Report, check_gradient, launch_memory, second_check
 from gpuad.testing.launch_memory import Launch, LaunchMemory
 
 
@@ -41,6 +41,20 @@ class Step:
         carried = 0 if "assigns" in self.fault else slope * x.shadow
         x.shadow[...] = carried + a.value * cosine(x.primal) * y.shadow
 
+    def second(self, args: Any, dots: Any) -> None:
+        (x, y, a, n), (xt, yt, at, _) = args, dots
+        if "hvp" in self.fault:
+            raise UnsupportedError("no second derivatives")
+        sine, cosine = np.sin(x.primal), np.cos(x.primal)
+        at.shadow[...] += (yt.shadow * sine + y.shadow * cosine * xt.primal).sum()
+        mixed = at.value * cosine * y.shadow - (0 if "half" in self.fault else a.value * sine * xt.primal * y.shadow)
+        kept = xt.shadow if "uncleared" in self.fault else 2 * np.abs(x.primal) * xt.shadow
+        xt.shadow[...] = kept + 2 * np.sign(x.primal) * xt.primal * x.shadow + mixed + a.value * cosine * yt.shadow
+        self.reverse(x, y, a, n)
+        x.shadow[...] *= 2 if "beside" in self.fault else 1
+        yt.primal[...] += at.value * sine + a.value * cosine * xt.primal
+        xt.primal[...] *= 2 * np.abs(x.primal) * (2 if "tangent" in self.fault else 1)
+
 
 def fake_autodiff(kernel: Any, grid: Any, block: Any, args: Any, mode: str) -> None:
     full = [a if isinstance(a, Duplicated | Active) else Active(a, np.zeros(())) if isinstance(a, float) else a for a in args]
@@ -52,10 +66,16 @@ def fake_autodiff(kernel: Any, grid: Any, block: Any, args: Any, mode: str) -> N
         args[1].primal[0] += 1
 
 
+def fake_hvp(kernel: Any, grid: Any, block: Any, args: Any, directions: Any) -> None:
+    kernel.second(args, directions)
+    kernel(grid, block, [getattr(a, "primal", a) for a in args])
+
+
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     if not request.node.name.startswith("test_real"):
         monkeypatch.setattr(launch_memory, "api", SimpleNamespace(autodiff=fake_autodiff, Forward="forward", Reverse="reverse"))
+        monkeypatch.setattr(second_check, "api", SimpleNamespace(hvp=fake_hvp))
 
 
 def arguments(dtype: Any = np.float64, n: int = 50) -> tuple[Any, ...]:
@@ -70,7 +90,7 @@ def check(fault: str = "", args: Any = None, **options: Any) -> Report:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_right_gradient_passes(dtype: Any) -> None:
     report = check(args=arguments(dtype), directions=3)
-    assert report.passed and len(report.checks) == 12 and "agrees" in str(report)
+    assert report.passed and len(report.checks) == 15 and "agrees" in str(report)
 
 
 @pytest.mark.parametrize(
@@ -90,18 +110,38 @@ def test_each_fault_is_found(fault: str, found: str, dtype: Any) -> None:
         check(fault, arguments(dtype))
 
 
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        ("half", "second derivatives"),
+        ("uncleared", "second derivatives"),
+        ("tangent", "tangent beside hvp"),
+        ("beside", "gradient beside hvp"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_each_fault_of_second_derivatives_is_found(fault: str, found: str, dtype: Any) -> None:
+    with pytest.raises(AssertionError, match=rf"(?s)WRONG.*FAILED {found}"):
+        check(fault, arguments(dtype))
+    assert check(fault, arguments(dtype), second_check=False).passed
+
+
 def test_what_was_not_compared_is_said() -> None:
     report = check("refuses")
     assert report.passed and "no dot product, since forward mode refuses" in str(report)
+    report = check("hvp")
+    assert report.passed and "no second derivatives, since hvp refuses this launch: no second derivatives" in str(report)
 
 
 def test_knife_edges_are_left_out_and_said() -> None:
     x, y, a, n = arguments()
     x[3] = 1e-9  # |x| has its kink here
     kinked = Step()
-    kinked.__class__ = type("Kinked", (Step,), {"__call__": _kinked, "forward": _kinked_forward, "reverse": _kinked_reverse})
+    kinked.__class__ = type(
+        "Kinked", (Step,), {"__call__": _kinked, "forward": _kinked_forward, "reverse": _kinked_reverse, "second": _kinked_second}
+    )
     report = check_gradient(kinked, (x, y, a, n), grid=1, block=64, race_check=False)
-    assert report.passed and "knife edge" in str(report)
+    assert report.passed and "knife edge" in str(report) and "left out of the second derivatives" in str(report)
 
 
 def _kinked(self: Any, grid: Any, block: Any, args: Any) -> None:
@@ -112,11 +152,18 @@ def _kinked_forward(self: Any, x: Any, y: Any, a: Any, n: int) -> None:
     x.shadow[...] *= np.sign(x.primal)
 
 
+def _kinked_second(self: Any, args: Any, dots: Any) -> None:
+    for x in (args[0].shadow, dots[0].primal, dots[0].shadow):
+        x *= np.sign(args[0].primal)
+
+
 _kinked_reverse = _kinked_forward
 
 
 def test_nothing_that_can_be_judged_is_a_failure() -> None:
-    kinked = type("Kinked", (Step,), {"__call__": _kinked, "forward": _kinked_forward, "reverse": _kinked_reverse})()
+    kinked = type(
+        "Kinked", (Step,), {"__call__": _kinked, "forward": _kinked_forward, "reverse": _kinked_reverse, "second": _kinked_second}
+    )()
     x = np.full(20, 1e-9)
     x[0] = 1.0
     with pytest.raises(AssertionError, match="knife edges; choose other inputs"):
@@ -184,7 +231,7 @@ extern "C" __global__ void beyond(const double* x, double* y, int n) {
 def test_real_gradient_passes() -> None:
     x, y, a, n = arguments()
     report = check_gradient(api.kernel(REAL, "mix")[2, 32], (x, y, a, n), directions=3)
-    assert report.passed and len(report.checks) == 12
+    assert report.passed and len(report.checks) == 15
 
 
 def test_real_overlapping_arguments() -> None:
