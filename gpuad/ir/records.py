@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from .surface import Declaration
-from .types import Array, Complex, Member, Pointer, Scalar, Struct, Type, Vector, value_type
+from .types import HALVES, Array, Complex, Member, Pointer, Scalar, Struct, Type, Vector, value_type
 
 LANES = "xyzw"
 POINTER_SIZE = 8
@@ -162,6 +162,8 @@ def _widened(kind: Type) -> Type:
             return replace(kind, element=_widened(element))
         case Vector(element=element):
             return replace(kind, element=value_type(element))
+        case Struct() if set(numbers(kind)) <= set(HALVES):  # as many float32 as it has halves
+            return value_type(numbers(kind)[0])
     return kind
 
 
