@@ -18,7 +18,7 @@ from random_cuda import ROW, WIDTH, Kernel, Node
 
 import gpuad
 from gpuad import api, pipeline
-from gpuad.errors import CompileError, GpuadError
+from gpuad.errors import CompileError, GpuadError, UnsupportedError
 from gpuad.runtime.base import Executor
 from gpuad.runtime.host import Host
 from gpuad.runtime.reference import Reference
@@ -44,12 +44,16 @@ class Discarded(Exception):
 
 @dataclass
 class Tally:
-    """Counts over many kernels. `elements` compared with differences, of which `edges` lay at a knife edge."""
+    """Counts over many kernels. `elements` compared with differences, of which `edges` lay at a knife edge; `seconds` of the kernels had
+    their second derivatives compared, with so many `second_elements`, of which `second_edges` lay at a kink of the gradient."""
 
     kernels: int = 0
     discarded: int = 0
     elements: int = 0
     edges: int = 0
+    seconds: int = 0
+    second_elements: int = 0
+    second_edges: int = 0
 
 
 @dataclass
@@ -99,22 +103,30 @@ class Case:
         """A random vector over the active memory: numbers are no part of the state after a launch."""
         return {k: v if k not in SCALARS else np.zeros_like(v) for k, v in self.direction().items()}
 
+    def in_hvp(self, vector: Vector) -> Vector:
+        """What of a vector there are second derivatives along."""
+        return dict(vector)
+
     def launch(self, run: Callable[[tuple[Any, ...]], None], shadows: Vector | None, moved: Vector | None = None) -> Vector:
         """Runs with fresh copies of the state and returns all memory after it."""
         state = {k: np.array(v) for k, v in (moved or self.start).items()}
         memory = {**state, **{k: np.array(v) for k, v in self.fixed.items()}}
+        run(self.arguments(memory, shadows))
+        return memory
+
+    def arguments(self, memory: Vector, shadows: Vector | None) -> tuple[Any, ...]:
+        """What a call takes of memory and shadows; None for what is in neither."""
         args: list[Any] = []
         for name in self.order:
             value, shadow = self.view(name, memory), None if shadows is None else self.view(name, shadows)
-            number = value.ndim == 0
+            number = value is not None and value.ndim == 0
             if shadow is None:
                 args.append(value[()] if number else value)
             elif number:
                 args.append(gpuad.Active(value[()], shadow))
             else:
                 args.append(gpuad.Duplicated(value, shadow))
-        run(tuple(args))
-        return memory
+        return tuple(args)
 
     def view(self, name: str, memory: Vector) -> Any:
         """The argument: a and b may be views of one array."""
@@ -128,12 +140,19 @@ class Case:
         k = self.kernel
         return self.launch(lambda args: self.compiled(k.grid, k.threads, args), None, moved)
 
-    def derivative(self, given: Vector, mode: Any) -> Vector:
+    def derivative(self, given: Vector, mode: Any, moved: Vector | None = None) -> Vector:
         """`J v` or `J^T w`."""
         k = self.kernel
         shadows = {name: np.array(v) for name, v in given.items()}
-        self.left = self.launch(lambda args: gpuad.autodiff(self.compiled, k.grid, k.threads, args, mode=mode), shadows)
+        self.left = self.launch(lambda args: gpuad.autodiff(self.compiled, k.grid, k.threads, args, mode=mode), shadows, moved)
         return shadows
+
+    def second(self, v: Vector, w: Vector, u: Vector) -> tuple[Vector, Vector, Vector]:
+        """`J v`, `J^T w`, and the derivative of that along `v`, with the seeds changing along `u`."""
+        k, (dots, shadows, shadow_dots) = self.kernel, ({name: np.array(x) for name, x in one.items()} for one in (v, w, u))
+        along = self.arguments(dots, shadow_dots)
+        self.left = self.launch(lambda args: gpuad.hvp(self.compiled, k.grid, k.threads, args, along), shadows)
+        return dots, shadows, shadow_dots
 
 
 # --- vectors -------------------------------------------------------------------------------------------------------------------------
@@ -223,6 +242,8 @@ def check(case: Case, tally: Tally, configurations: Sequence[tuple[bool, bool]] 
                 with configuration(Reference(), analyse, plain):
                     other = named(f"reverse analyse={analyse} plain={plain}", lambda: case.derivative(found.w, gpuad.Reverse))
                 same(f"analyse={analyse} plain={plain}", found.gradient, other, case.tolerance)
+    with np.errstate(all="ignore"), configuration(reference):
+        second_differences(case, found, tally)
     tally.kernels += 1
     return found
 
@@ -281,7 +302,7 @@ def differences(case: Case, v: Vector, tangent: Vector, centre: Vector, tally: T
     too steep for h."""
     double = case.kernel.real == "double"
     h, loose, steep = (1e-6, 1e-5, 1e3) if double else (4e-3, 2e-2, 20.0)
-    runs = [(moved(case, v, step), moved(case, v, -step)) for step in (h, h / 2)]
+    runs = [tuple(floats(case.primal(moved(case, v, s))) for s in (step, -step)) for step in (h, h / 2)]
     for k, expected in tangent.items():
         (wide, wide_bend), (narrow, bend) = (slopes(p[k], centre[k], m[k], s) for (p, m), s in zip(runs, (h, h / 2), strict=True))
         size = np.maximum(np.abs(narrow), np.abs(expected)) + 1 + np.abs(centre[k])
@@ -295,6 +316,49 @@ def differences(case: Case, v: Vector, tangent: Vector, centre: Vector, tally: T
             raise Failure("differences", f"'{k}'[{at}]: differences {narrow[at]!r}, tangent {np.asarray(expected)[at]!r}")
 
 
+# What hvp refuses by name: whatever else it refuses is a failure.
+REFUSED = ("through an atomic", "of the float that an atomic gives")
+
+
+def second_differences(case: Case, found: Found, tally: Tally) -> None:
+    """`hvp` against what forward and reverse mode have found, and central differences of the gradient along `v`, element by element: an
+    element is left out as in `differences`, for kinks of the gradient."""
+    v, w = (case.in_hvp(x) for x in (found.v, found.w))
+    u = {k: x[::-1].copy() if x.ndim else x for k, x in w.items()}
+    try:
+        tangent, gradient, change = case.second(v, w, u)
+    except UnsupportedError as error:
+        if any(text in error.message for text in REFUSED):
+            return
+        raise Failure("hvp: UnsupportedError", error.message) from error
+    except Exception as error:
+        raise Failure(f"hvp: {type(error).__name__}", str(error).split("\n")[0]) from error
+    if v.keys() == found.v.keys():
+        same("tangent beside hvp", without_scalars(tangent), found.tangent, case.tolerance)
+    same("gradient beside hvp", gradient, {k: found.gradient[k] for k in gradient}, case.tolerance)
+    h, loose, steep = (1e-5, 1e-5, 1e3) if case.kernel.real == "double" else (4e-3, 3e-2, 20.0)
+
+    def at(step: float) -> Vector:
+        seeds = {k: (x + step * u[k]).astype(x.dtype) for k, x in w.items()}
+        return case.derivative(seeds, gpuad.Reverse, moved(case, v, step))
+
+    runs = [(at(step), at(-step)) for step in (h, h / 2)]
+    tally.seconds += 1
+    for k, expected in change.items():
+        centre = np.asarray(gradient[k], np.float64)
+        (wide, wide_bend), (narrow, bend) = (slopes(p[k], centre, m[k], s) for (p, m), s in zip(runs, (h, h / 2), strict=True))
+        size = np.maximum(np.abs(narrow), np.abs(expected)) + 1 + np.abs(centre)
+        allowed = loose * size
+        smooth = (np.abs(wide - narrow) <= 0.1 * allowed) & ((bend <= allowed) | (bend <= 0.75 * wide_bend)) & (np.abs(narrow) < steep)
+        tally.second_elements += smooth.size
+        tally.second_edges += int((~smooth).sum())
+        wrong = np.atleast_1d(smooth & ~(np.abs(narrow - expected) <= allowed))
+        if wrong.any():
+            place = int(np.argmax(wrong))
+            one, other = (np.atleast_1d(x)[place] for x in (narrow, expected))
+            raise Failure("second derivatives", f"'{k}'[{place}]: differences of the gradient {one!r}, hvp {other!r}")
+
+
 def slopes(plus: Any, centre: Any, minus: Any, step: float) -> tuple[Any, Any]:
     """The central difference, and by how much the two one-sided ones differ."""
     plus, centre, minus = (np.asarray(x, np.float64) for x in (plus, centre, minus))
@@ -302,9 +366,10 @@ def slopes(plus: Any, centre: Any, minus: Any, step: float) -> tuple[Any, Any]:
 
 
 def moved(case: Case, v: Vector, step: float) -> Vector:
+    """The state `step` along `v`."""
     dtype = np.asarray(case.start["x"]).dtype.type
     state = {k: (np.asarray(x, np.float64) + (step * np.asarray(v[k], np.float64) if k in v else 0.0)) for k, x in case.start.items()}
-    return floats(case.primal({k: x.astype(dtype) for k, x in state.items()}))
+    return {k: x.astype(dtype) for k, x in state.items()}
 
 
 # --- cutting down --------------------------------------------------------------------------------------------------------------------

@@ -48,12 +48,16 @@ class WholeCase(Case):
             self.compiled.get_global("coef")[...] = state["coef"]
         return super().launch(run, shadows, moved)
 
-    def derivative(self, given: Vector, mode: Any) -> Vector:
+    def derivative(self, given: Vector, mode: Any, moved: Vector | None = None) -> Vector:
         k = self.kernel
         shadows = {name: np.array(v) for name, v in given.items()}
         kernel = self.compiled.with_shadow("coef", shadows["coef"]) if "coef" in shadows else self.compiled
-        self.left = self.launch(lambda args: gpuad.autodiff(kernel, k.grid, k.threads, args, mode=mode), shadows)
+        self.left = self.launch(lambda args: gpuad.autodiff(kernel, k.grid, k.threads, args, mode=mode), shadows, moved)
         return shadows
+
+    def in_hvp(self, vector: Vector) -> Vector:
+        """A variable of the module has no direction."""
+        return {name: v for name, v in vector.items() if name != "coef"}
 
 
 def _reaches(kernel: Any, name: str) -> bool:
