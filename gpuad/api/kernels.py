@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -15,12 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import pipeline
+from ..analysis.moving_numbers import Moves, moving_numbers
 from ..analysis.races import sure_extents
 from ..arguments import activities, bind, check_count, check_launch, geometry, split_options
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.conversions import is_null
 from ..arguments.recorder import current as recording
-from ..errors import ArgumentTypeError, LaunchError, ShadowError
+from ..errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError
 from ..frontend.cuda import parse
 from ..ir.aliases import NONE, Aliases, nulls
 from ..ir.nodes import Accumulate, Atomic, Store
@@ -41,6 +43,7 @@ from ..source import SourceFile
 from .argument_flattening import FlatArguments, Flattening, ModuleMemory, library_of, on_stream
 from .call_replay import CallKey, Launch, Past, call_key, note, replay_call
 from .explain import AdjointText, adjoint_text
+from .moved_arguments import moved_arguments, moving_values
 from .specialization_key import Ready, ready, rounding, specialization_key
 
 
@@ -136,6 +139,7 @@ class Kernel(TextKernel):
         self.specializations: dict[Hashable, Any] = {}
         self._suited: dict[tuple[int | None, frozenset[str]], Kernel] = {}
         self._ready: dict[Hashable, Ready] = {}
+        self._first_numbers: dict[int, int] | None = None  # those that move arrays, in the first call
         self._again: Past = {}
         self.facts = Memo()
         with self.room():
@@ -315,6 +319,7 @@ class Kernel(TextKernel):
             own = copy.copy(self)
             own.function = replace(self.function, dynamic=key[0], absent=key[1])
             own.specializations, own._suited, own.facts, own._ready, own._again = {}, {}, Memo(), {}, {}
+            own._first_numbers = None
             self._suited.setdefault(key, own)
         return self._suited[key]
 
@@ -428,6 +433,32 @@ class Kernel(TextKernel):
             self._ready[like] = made
             call = replace(call, shared=made.shared)
         return call
+
+    def bind_moved(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> Call:
+        """As `bind`; a call whose numbers move arrays elsewhere than those of the first call is bound with views that begin there: what
+        was found out about one such call holds for all. If that is refused, the errors are those of the call as it is."""
+        moved = self._moved(args)
+        if moved is not None:
+            with suppress(GpuadError):
+                return self.bind(grid, block, moved, shared_mem, stream)
+        return self.bind(grid, block, args, shared_mem, stream)
+
+    @specialized
+    def _moves(self) -> Moves:
+        """The numbers that only move arrays."""
+        return moving_numbers(self.primal())
+
+    def _moved(self, args: Sequence[Any]) -> Sequence[Any] | None:
+        """The arguments with moved arrays; None for numbers like those of the first call, which keeps its own."""
+        if type(args) is FlatArguments or len(self.leaves) != len(args):
+            return None
+        moves = self._moves()
+        values = moving_values(moves, args) if moves.arrays else None
+        if self._first_numbers is None:
+            self._first_numbers = values
+        if values is None or values == self._first_numbers:
+            return None
+        return moved_arguments(moves, args, values)
 
     def _bound(
         self,

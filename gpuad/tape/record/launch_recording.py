@@ -71,7 +71,7 @@ class LaunchRecording(OperationRecording):
     ) -> KnownLaunch:
         with internal_reads():
             try:
-                call = kernel.bind(grid, block, args, shared_mem, stream)
+                call = kernel.bind_moved(grid, block, args, shared_mem, stream)
             except ShadowError:
                 self.made.refuse_earlier((d.name for d in kernel.parameters), args)
                 raise
