@@ -4,7 +4,10 @@ In: the primal of a kernel. Out: `Moves`, which numbers these are, and by how ma
 numbers set to 0 and these arrays taken from that element on is the same launch, so what is proved of one holds for all values.
 
 A number moves an array if every access to the array has the same terms with the number, products of whole numbers of the launch, and the
-number stands nowhere else: in no condition, bound or value. Unsigned arithmetic of 32 bits wraps below 0, so a number in it moves none."""
+number stands nowhere else: in no condition, bound or value. Unsigned arithmetic of 32 bits wraps below 0, so a number in it moves none.
+
+And numbers that are only factors and terms of what is computed, as the step's number in `1 - pow(b, (float)it)`: to all that is proved of a
+launch they are what a float is, unknown (`numbers_as_values`)."""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from ..ir.nodes import Accumulate, Atomic, Buffer, Expr, Kernel, Let, Load, Stmt, Store, Var, variables, walk
+from ..ir.nodes import Accumulate, Atomic, Buffer, Cast, Expr, Kernel, Let, Load, Stmt, Store, Var, children, variables, walk
 from ..ir.rewrite import expressions, walk_stmts
 from .index_polynomials import Polynomial, polynomial
 
@@ -63,13 +66,43 @@ def moving_numbers(kernel: Kernel) -> Moves:
     return Moves(frozenset(positions[v] for v in found), arrays)
 
 
+def numbers_as_values(kernel: Kernel) -> frozenset[int]:
+    """Positions of the whole numbers that only become floating-point values."""
+    lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, Let) and s.var.type.is_integer}
+    return frozenset(k for k, p in enumerate(kernel.params) if isinstance(p, Var) and p.type.is_integer and _is_value(kernel, p, lets))
+
+
+def _is_value(kernel: Kernel, number: Var, lets: Mapping[Var, Expr]) -> bool:
+    carriers = _carriers(number, lets)
+    rest = (s for s in walk_stmts(kernel.body) if not (isinstance(s, Let) and s.var in lets))
+    return all(carriers.isdisjoint(_kept_whole(e)) for s in rest for e in expressions(s))
+
+
+def _kept_whole(expr: Expr) -> Iterator[Var]:
+    """The Vars of an expression but those that are converted to floating point before anything else is made of them."""
+    if isinstance(expr, Cast) and expr.type.is_float:
+        return iter(())
+    if isinstance(expr, Var):
+        return iter((expr,))
+    return (v for e in children(expr) for v in _kept_whole(e))
+
+
 def _accesses(kernel: Kernel) -> Iterator[tuple[Buffer, Expr]]:
     return ((s.buffer, s.index) for s in walk_stmts(kernel.body) if isinstance(s, Load | Store | Accumulate | Atomic))
 
 
+def _carriers(number: Var, lets: Mapping[Var, Expr]) -> set[Var]:
+    """A number and the integers that are made of it. `lets`: in the order of their definitions."""
+    carriers = {number}
+    for var, value in lets.items():
+        if not carriers.isdisjoint(variables(value)):
+            carriers.add(var)
+    return carriers
+
+
 def _is_offset_only(kernel: Kernel, number: Var, lets: Mapping[Var, Expr]) -> bool:
     """Whether a number stands in indices of parameters alone, there in arithmetic that does not wrap below 0."""
-    carriers = {number}
+    carriers = _carriers(number, lets)
     for stmt in walk_stmts(kernel.body):
         for expr in expressions(stmt):
             if carriers.isdisjoint(variables(expr)):
@@ -78,8 +111,6 @@ def _is_offset_only(kernel: Kernel, number: Var, lets: Mapping[Var, Expr]) -> bo
                 return False
             if any(e.type.kind == "uint" and e.type.bits <= 32 and not carriers.isdisjoint(variables(e)) for e in walk(expr)):
                 return False
-            if isinstance(stmt, Let):
-                carriers.add(stmt.var)
     return True
 
 

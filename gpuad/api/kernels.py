@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import pipeline
-from ..analysis.moving_numbers import Moves, moving_numbers
+from ..analysis.moving_numbers import Moves, moving_numbers, numbers_as_values
 from ..analysis.races import sure_extents
 from ..arguments import activities, bind, check_count, check_launch, geometry, split_options
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
@@ -448,6 +448,11 @@ class Kernel(TextKernel):
         """The numbers that only move arrays."""
         return moving_numbers(self.primal())
 
+    @specialized
+    def _values(self) -> frozenset[int]:
+        """The whole numbers that only become floating-point values."""
+        return numbers_as_values(self.primal())
+
     def _moved(self, args: Sequence[Any]) -> Sequence[Any] | None:
         """The arguments with moved arrays; None for numbers like those of the first call, which keeps its own."""
         if type(args) is FlatArguments or len(self.leaves) != len(args):
@@ -484,11 +489,12 @@ class Kernel(TextKernel):
         leaves = self.leaves
         binds = partial(bind, self.name, declared, args, written=written, strided=self._strided, numbering=numbering)
         first = binds(inside=[d.name for d in leaves], given=self._given())
-        call = Call(first, *geo)
+        values = self._values()
+        call = Call(first, *geo, values=values)
         inside = self._inside | self.facts.get(call.key, lambda: pipeline.stays_inside(plain, call))
         loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)
         bound = binds(inside=inside) if loose else first
-        call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose)
+        call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose, values=values)
         call = replace(call, absent=self.facts.get(("absent", call.key), lambda: pipeline.absent(plain, call)))
         pipeline.check_device(call)
         extents = self.facts.get(("extents", call.key), lambda: sure_extents(plain, call.numbers(plain)))

@@ -130,6 +130,7 @@ class Ready:
     shared_mem: int
     loose: frozenset[int]
     absent: frozenset[int]
+    values: frozenset[int]
     key: Hashable
     shared: dict[Hashable, Any] = field(default_factory=dict)
 
@@ -145,7 +146,7 @@ class Ready:
             return None
         call = Call(
             Bound(self.name, tuple(arguments), self.aliases, self.library, 1), self.grid, self.block, self.shared_mem, stream, self.loose,
-            self.absent, shared=self.shared,
+            self.absent, self.values, shared=self.shared,
         )  # fmt: skip
         call.__dict__.update(key=self.key, overlaps={})  # what it would find out
         return call
@@ -201,7 +202,7 @@ def ready(call: Call, args: Sequence[Any]) -> Ready | None:
         return None
     made = Ready(
         bound.kernel, tuple(p for p in parts if p is not None), bound.aliases, bound.library, call.grid, call.block, call.shared_mem,
-        call.loose, call.absent, call.key,
+        call.loose, call.absent, call.values, call.key,
     )  # fmt: skip
     return made if made.call(args, None) is not None else None
 

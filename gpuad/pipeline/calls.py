@@ -71,6 +71,7 @@ class Call:
     stream: Any = None
     loose: frozenset[int] = frozenset()  # parameters through which the kernel may reach outside of their views
     absent: frozenset[int] = frozenset()  # parameters without an array to which the kernel may come
+    values: frozenset[int] = frozenset()  # whole numbers that only become floating-point values
     exact: bool = False  # products and sums are not contracted
     pool: Executor | None = None  # the executor with memory of its own, if a tape has one
     shared: dict[Hashable, Any] | None = None  # what was worked out for calls like this one, if there may be others
@@ -116,15 +117,23 @@ class Call:
                 else (a.array.shape, a.array.strides)
                 if a.array is not None
                 else _integer(a.value)
-                for a in self.bound.arguments
+                if i not in self.values
+                else None
+                for i, a in enumerate(self.bound.arguments)
             ),
         )
 
+    @property
+    def whole_values(self) -> tuple[int | None, ...]:
+        """The whole numbers that `key` has not, since they are values alone."""
+        return tuple(_integer(self.bound.arguments[i].value) for i in sorted(self.values))
+
     def numbers(self, kernel: Kernel) -> Numbers:
-        """Grid, block and whole scalars, truth values too, as the analyses take them."""
+        """Grid, block and whole scalars, truth values too, as the analyses take them; values alone are unknown, as floats are."""
         scalars: dict[Var, int] = {}
-        for item, argument in zip(kernel.params, self.bound.arguments, strict=False):
-            if isinstance(item, Var) and (item.type.is_integer or item.type == BOOL) and argument.value is not None:
+        for i, (item, argument) in enumerate(zip(kernel.params, self.bound.arguments, strict=False)):
+            whole = isinstance(item, Var) and (item.type.is_integer or item.type == BOOL) and i not in self.values
+            if isinstance(item, Var) and whole and argument.value is not None:
                 scalars[item] = int(argument.value)
         offsets = self.offsets()
         extra = [p for p in kernel.params[len(self.bound.arguments) :] if isinstance(p, Var)]

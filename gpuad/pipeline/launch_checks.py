@@ -156,7 +156,7 @@ def check_stopped(call: Call) -> None:
 def check_same(before: Call, now: Call, marks: Mapping[str, int]) -> None:
     """Refuses a reverse that is not that of the launch that was saved, or whose inputs have changed against a promise."""
     name = now.bound.kernel
-    if before.key != now.key or before.loose != now.loose:
+    if (before.key, before.loose, before.whole_values) != (now.key, now.loose, now.whole_values):
         raise LaunchError(f"`{name}`: the reverse is called with another grid, block, integers, array layouts or overlaps than its forward")
     for argument in before.bound.arguments:  # whose memory is read, wherever that of the reverse's call is
         mark = marks.get(argument.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpuad
-from gpuad.analysis.moving_numbers import moving_numbers
+from gpuad.analysis.moving_numbers import moving_numbers, numbers_as_values
 
 HEAD = 'extern "C" __global__ void k(double* y, const double* x, int it, int jt, int n, unsigned u, size_t z) { int i = threadIdx.x; '
 NAMES = ("y", "x", "it", "jt", "n", "u", "z")
@@ -61,6 +61,8 @@ def test_numbers_that_only_move_arrays(body: str, expected: dict[str, str]) -> N
         "y[i] = x[min(it, 5)];",
         "__shared__ double s[64]; s[it + i] = x[i]; __syncthreads(); y[i] = s[it + i];",
         "int j = it; while (j < i) ++j; y[i] = x[j];",
+        "int j = 0; for (int m = 0; m < 3; ++m) { int s = j + it; j = s; } y[i] = x[j];",
+        "int j = i; if (x[i] > 0) { int s = j + it; j = s; } y[i] = x[j];",
     ],
 )
 def test_numbers_that_do_something_else(body: str) -> None:
@@ -69,3 +71,26 @@ def test_numbers_that_do_something_else(body: str) -> None:
 
 def test_what_moves_beside_what_does_not() -> None:
     assert moved("if (jt > 2) y[i] = x[it + jt + i]; else y[i] = x[it + jt];") == {"x": "1*it", "": "it"}
+
+
+@pytest.mark.parametrize(
+    ("body", "values"),
+    [
+        ("y[i] = x[i] * it;", "it"),
+        ("y[i] = x[i] * (1.0 - pow(0.9, (double)(it + 1)));", "it"),
+        ("int j = it + jt; y[i] = x[i] * j + u;", "it jt u"),
+        ("if (x[i] > (double)it) y[i] = 1.0 / (float)z;", "it z"),
+        ("y[i] = x[i] * it; if (it > 2) y[i] = 0;", ""),
+        ("y[i] = x[i] * it + x[it];", ""),
+        ("for (int j = 0; j < it; ++j) y[i] += it;", ""),
+        ("y[i] = x[i] * (double)(it % 3 == 0);", "it"),
+        ("y[i] = it > 3 ? x[i] : 0.0;", ""),
+        ("int j = i; if (x[i] > 0) { int s = j + it; j = s; } y[i] = j;", ""),
+        ("int s = 0; for (int j = 0; j < 3; ++j) s += it; y[i] = x[i] * s;", ""),
+        ("__shared__ int s[64]; s[i] = it; __syncthreads(); y[i] = x[i] * s[63 - i];", ""),
+    ],
+)
+def test_numbers_that_only_become_floating_point_values(body: str, values: str) -> None:
+    found = numbers_as_values(gpuad.kernel(HEAD + body + " if (i < n) y[i] += x[0]; }", "k").primal())
+    used = [k for k in found if NAMES[k] in body.replace("(", " ").replace(")", " ").replace(";", " ").replace("+", " ").split()]
+    assert " ".join(NAMES[k] for k in sorted(used)) == values

@@ -29,6 +29,8 @@ BODIES = {
     "loop": "double s = 0; for (int j = 0; j < n; ++j) s += x[it + j] * x[it + j]; if (i < n) y[i] *= s;",
     "value": "if (i < n) y[i] = y[i] * x[it] * (1 + it);",
     "float": "if (i < n) y[i] = y[i] * (double)it + x[i];",
+    "decay": "if (i < n) y[i] = y[i] * (1 - pow(0.9, (double)it)) + x[i] / (it + 1.0);",
+    "sign": "if (i < n) y[i] = (y[i] - (float)(2 * it)) * fabs(y[i] - (float)(2 * it));",
     "condition": "if (i < n && it % 2 == 0) y[i] = y[i] * x[it];",
     "bound": "if (i < n) for (int j = 0; j < it; ++j) y[i] *= x[j];",
     "stride": "if (i < n) y[i] = y[i] * x[it * i];",
@@ -44,6 +46,7 @@ def as_they_are() -> Iterator[None]:
     """Every call is bound with its own numbers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Kernel, "bind_moved", Kernel.bind)
+        patch.setattr(Kernel, "_values", lambda self: frozenset())
         yield
 
 
@@ -120,7 +123,9 @@ def test_arrays_that_share_memory(name: str) -> None:
             np.testing.assert_array_equal(outcomes[0][array], outcomes[1][array])
 
 
-@pytest.mark.parametrize(("name", "most"), [("index", 3), ("row", 3), ("recurrence", 3), ("one thread", 3), ("condition", 99)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("index", 3), ("row", 3), ("recurrence", 3), ("one thread", 3), ("float", 3), ("decay", 3), ("condition", 99)]
+)
 def test_what_is_found_out_once(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proofs of a launch's schedule: for the first numbers and for those that move, not for each value."""
     from gpuad.pipeline import schedule
@@ -163,3 +168,15 @@ def test_a_known_program_comes_again_with_other_numbers() -> None:
         np.testing.assert_allclose(h.primal.reshape(7, N)[numbers[2]], np.sin(value))
         np.testing.assert_allclose(y.shadow, 0.81 * np.cos(value))
         np.testing.assert_allclose(x.shadow[:N], 2 * 0.45 * np.cos(value))
+
+
+@pytest.mark.parametrize("name", ["float", "decay", "index"])
+def test_a_reverse_with_another_value_than_its_forward_is_refused(name: str) -> None:
+    kernel = gpuad.kernel(HEAD + BODIES[name] + " }", "k")
+    augmented, reverse = gpuad.autodiff_thunk(kernel, y=Duplicated, x=Duplicated)
+    y, x = np.ones(N), np.ones(64)
+    saved = augmented(2, 8, (y, x, None, 3, N))
+    dy, dx = np.ones(N), np.zeros(64)
+    with pytest.raises(gpuad.LaunchError, match="integers"):
+        reverse(2, 8, (Duplicated(y, dy), Duplicated(x, dx), None, 4, N), saved)
+    assert dy.all() and not dx.any()
