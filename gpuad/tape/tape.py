@@ -54,9 +54,8 @@ from .replay.trace_cache import line_of, place_of, user_frame
 from .reverse.in_place_seeds import where_of
 from .reverse.reversal_plan import Plan
 from .reverse.reversing import Reversing
+from .status import RECORDED, RECORDING, REVERSED, UNDEFINED, USED_UP, interrupted, interrupted_by
 
-_REVERSED = "reversed already; record the program again"
-_REPLAYED = "used up by a graph; record the program again"
 _NO_SEEDS = (
     "nothing is seeded: the shadows of all arrays that the program writes hold 0, so all gradients are 0. Pass the seeds, "
     "`reverse({loss: 1.0})`, or put them into a shadow before (`Y.shadow[...] = 1`). If that is what you want, say so: "
@@ -132,7 +131,7 @@ class Tape(Reversing, LaunchRecording):
 
     def _new_home(self, size: int, dtype: Any) -> Any:
         """Memory for shadows of temporaries."""
-        if self.within is not None and self.state == "recording":
+        if self.within is not None and self.state.is_recording:
             self.within.make_room(size * np.dtype(dtype).itemsize)
         return self._zeros(size, dtype, Kind.shadow)
 
@@ -184,7 +183,7 @@ class Tape(Reversing, LaunchRecording):
             self._entries[_ENTRY] = entry
         self._decided = ""
         self.memory.begin()  # while what it had recorded is still there, for who listens
-        self.state = "interrupted before the recording began"  # what it had recorded is changed from here on
+        self.state = interrupted(when="before the recording began")  # what it had recorded is changed from here on
         self.store.forget()
         if not self._expects():
             self.forget()
@@ -193,7 +192,7 @@ class Tape(Reversing, LaunchRecording):
         self.joint = None
         self._chunks = self._saved.allocations + self._transient.allocations + self.made.homes.allocations
         self.guard.locks.begin()
-        self.state = "recording"
+        self.state = RECORDING
         current.set(self)
 
     def _leave(self) -> list[Any]:
@@ -210,7 +209,7 @@ class Tape(Reversing, LaunchRecording):
         entry = self._entries.get(_ENTRY)
         if entry is not None and entry.block is block:
             self._leave()
-            self.state = "interrupted at the end of the recording"
+            self.state = interrupted(when="at the end of the recording")
 
     def left(self, kind: Any, error: Any, trace: Any = None) -> None:
         """A block ends."""
@@ -222,9 +221,9 @@ class Tape(Reversing, LaunchRecording):
             raise
         finally:  # also if an interrupt comes while arrays are unlocked
             self._leave()
-            if self.state == "recording":
-                self.state = "interrupted at the end of the recording"
-            self.memory.tell(What.recorded if self.state == "recorded" else What.failed)
+            if self.state.is_recording:
+                self.state = interrupted(when="at the end of the recording")
+            self.memory.tell(What.recorded if self.state.is_recorded else What.failed)
 
     def _notify_others(self, error: BaseException | None) -> None:
         """Tells other processes that take part of an error: they would wait for this one."""
@@ -239,16 +238,17 @@ class Tape(Reversing, LaunchRecording):
                 error.add_note(f"If this is an array of the recording: a tape locks what it depends on until its block ends; {_INSTEAD}.")
             if isinstance(error, MemoryError):
                 error.add_note(self.memory.ran_out("Arrays are as the operations before left them. The tape can be entered again."))
-            self.state = f"interrupted by {kind.__name__}: {error}"
+            self.state = interrupted_by(error)
             return
         if not entered:
-            self.state = "interrupted: it was entered again inside of its own block"
+            self.state = interrupted("it was entered again inside of its own block")
             raise TapeError("the tape was entered again inside of its own block, and left there: one program is one block; record it again")
-        if self.state != "recording":  # an operation failed, and its error was caught inside
+        if not self.state.is_recording:  # an operation failed, and its error was caught inside
             return
         if opened:
-            self.state = f"interrupted: an array of shape {opened[0].shape} was made writable in its block"
-            raise TapeError(f"{self.state.removeprefix('interrupted: ')}, where the tape depends on it: {_INSTEAD}")
+            reason = f"an array of shape {opened[0].shape} was made writable in its block"
+            self.state = interrupted(reason)
+            raise TapeError(f"{reason}, where the tape depends on it: {_INSTEAD}")
         if self._library is not None:
             self._streams.join(executor_of(self._library))
         if not self._whole():
@@ -258,7 +258,7 @@ class Tape(Reversing, LaunchRecording):
         self._seconds = perf_counter() - self._begun
         watched = list(self.allocations.values()) if self.within is None else self.within.watched()
         self._watch = Watch.of(watched, self._portion)
-        self.state = "recorded"
+        self.state = RECORDED
 
     @property
     def first(self) -> bool:
@@ -270,12 +270,12 @@ class Tape(Reversing, LaunchRecording):
         try:
             self._compare(None)
         except TapeError as changed:
-            self.state = str(changed)
+            self.state = interrupted(str(changed))
             raise
         try:
             self.store.refuse_unmet(self.allocations)
         except TapeError:
-            self.state = "interrupted: store= names an array that it does not meet"
+            self.state = interrupted("store= names an array that it does not meet")
             raise
         self._recorded = True
         self.demand_all()
@@ -324,7 +324,7 @@ class Tape(Reversing, LaunchRecording):
         self._reverse(seeds, allow_unused)
 
     def _reverse(self, seeds: Mapping[Any, Any] | None, allow_unused: bool) -> None:
-        self._require("recorded")
+        self._require(RECORDED)
         assert self._watch is not None
         if current.get() is not None:
             raise TapeError(
@@ -347,7 +347,7 @@ class Tape(Reversing, LaunchRecording):
         if looks and self.shadows.are_empty(self.allocations.values()):
             raise TapeError(_NO_SEEDS)
         actions = plan.now(executor_of(self._library, True))
-        self.state = "undefined: a reverse failed, its shadows are undefined"
+        self.state = UNDEFINED
         self.memory.tell(What.reversing)
         with plan.counted():
             for shadow, seed, root, _ in resolved or ():
@@ -364,7 +364,7 @@ class Tape(Reversing, LaunchRecording):
                 raise
         self.store.refuse_unfit(self.allocations, "Shadows are undefined.")
         self.assembled = plan.assembled
-        self.state = _REVERSED
+        self.state = REVERSED
         self.memory.tell(What.reversed)
 
     @public
@@ -378,7 +378,7 @@ class Tape(Reversing, LaunchRecording):
         place, for what cannot be captured: on a GPU a rule of your own, stacks whose depth is counted, stores that are checked at each
         launch, an operation that makes arrays or waits.
         """
-        if self.state not in ("recorded", _REVERSED, _REPLAYED) or self.steps is None:
+        if self.state not in (RECORDED, REVERSED, USED_UP) or self.steps is None:
             known = self.state if self.steps is not None else "the recording of a program one of whose calls was refused"
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
         self._refuse_decided("a graph")
@@ -410,12 +410,12 @@ class Tape(Reversing, LaunchRecording):
 
     def _use_up(self) -> object:
         """The tape's memory is about to be used by a graph; gives a token of this use."""
-        self.state, self._lease = _REPLAYED, object()
+        self.state, self._lease = USED_UP, object()
         return self._lease
 
     def _used_by(self) -> object:
         """The token of the last use by a graph, if nothing else has happened since."""
-        return self._lease if self.state == _REPLAYED else None
+        return self._lease if self.state == USED_UP else None
 
     @property
     def stats(self) -> Stats:
@@ -444,7 +444,7 @@ class Tape(Reversing, LaunchRecording):
 
     def _looked_at(self) -> Prospects:
         """Who knows what budgets come to."""
-        if not self.operations or self.state == "recording" or self.state.startswith("interrupted"):
+        if not self.operations or not self.state.is_complete:
             raise TapeError(f"plans and tradeoffs are of a program that is recorded to its end; the tape is {self.state}")
         if self.within is not None:
             return self.within.prospects
@@ -473,7 +473,7 @@ class Tape(Reversing, LaunchRecording):
         along as text. TapeError, and nothing is written, if the tape is not recorded, or if an operation cannot be stored: a batch of
         shadows, a kernel whose stacks get as deep as the data say, a rule whose reverse uses what cannot be written down.
         """
-        self._require("recorded")
+        self._require(RECORDED)
         self._refuse_decided("a stored program")
         if self.store:
             raise TapeError("a program with arrays that are stored less exactly (store=) cannot be stored itself: record it without")
@@ -518,9 +518,9 @@ class Tape(Reversing, LaunchRecording):
         def called(where: int) -> str:
             return names.get(where) or (f"temporary of {made[where]}" if where in made else self.allocations[where].name)
 
-        if self.state in ("recorded", _REVERSED):
+        if self.state.is_described:
             found = replace(found, lossy=self.store.described(called))
-        if self.within is None or not self.operations or self.state not in ("recorded", _REVERSED):
+        if self.within is None or not self.operations or not self.state.is_described:
             return found
         return replace(found, budget=self.within.described(self._seconds, called))
 

@@ -223,7 +223,7 @@ def test_seeds_that_depend_on_the_result() -> None:
         with pytest.raises(TapeError, match=r"after graph.forward"):
             graph.reverse()
         graph.forward()
-        tape.graph().launch() if tape.state == "recorded" else graph.launch()
+        tape.graph().launch() if tape.state.is_recorded else graph.launch()
         with pytest.raises(TapeError, match=r"after graph.forward"):
             graph.reverse()
 

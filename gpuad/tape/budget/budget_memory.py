@@ -28,6 +28,7 @@ from ..memory.versions import Allocation
 from ..record.operations import Operation
 from ..record.recorded_launch import Launched
 from ..replay.trace_steps import Step
+from ..status import State
 from .offload import Level
 from .online_checkpoints import Copied, Marks
 from .planner import Iteration
@@ -43,7 +44,7 @@ class Recorded(Protocol):
     allocations: dict[int, Allocation]
     made: MadeArrays
     restore: bool
-    state: str
+    state: State
     doing: Doing
     steps: list[Step] | None
 
@@ -223,7 +224,7 @@ class BudgetMemory(ABC):
 
     def admit_transient(self, size: int) -> None:
         """Transient memory is about to grow. BudgetError where a reversal must not."""
-        if self.tape.state == "recording":
+        if self.tape.state.is_recording:
             self._fits(size, "" if self._ahead else "amid")  # what does not fit is refused when the program has ended
         elif self.added() + size > self.limited():
             raise BudgetError(

@@ -19,14 +19,13 @@ from ...errors import BudgetError, TapeError
 from ...pipeline import executor_of
 from ..memory.arena import Full
 from ..memory.versions import Allocation
+from ..status import REFUSED, interrupted
 from .first_recording import FirstRecording
 from .online_checkpoints import Marks
 from .outlook import Prospects
 from .planner import Planner
 from .script import Script
 from .script_actions import Scripted
-
-_REFUSED = "refused: its reverse does not fit into the budget"
 
 
 class Budget(FirstRecording):
@@ -75,7 +74,7 @@ class Budget(FirstRecording):
         least = planner.least() + others
         if least <= self.limited():  # what was let go on the way was the wrong thing
             self.tape.unknown()
-            self.tape.state = "interrupted: it is longer than the program before, for which its budget was laid out"
+            self.tape.state = interrupted("it is longer than the program before, for which its budget was laid out")
             raise TapeError("the program is longer than the one before, for which the tape's budget was laid out: record it again")
         if self.stores:
             self._drop_stores()
@@ -88,7 +87,7 @@ class Budget(FirstRecording):
             f"{planner.holders(others)}. Arrays are as the program left them.",
             least,
         )
-        self.tape.state = _REFUSED
+        self.tape.state = REFUSED
         raise self._refusal
 
     def _store_only(self) -> None:
@@ -188,7 +187,7 @@ class Budget(FirstRecording):
     def refuse_again(self) -> None:
         """BudgetError where the program that comes again was refused before."""
         if self._refusal is not None:
-            self.tape.state = _REFUSED
+            self.tape.state = REFUSED
             raise BudgetError(
                 str(self._refusal).replace("Arrays are as the program left them.", "Nothing was launched."), self._refusal.smallest
             )

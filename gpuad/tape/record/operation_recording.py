@@ -30,6 +30,7 @@ from ..memory.temporaries import Made, Temporary, inner
 from ..replay.trace_cache import KnownCall, line_of, place_of, user_frame
 from ..replay.trace_replay import Repeating
 from ..replay.trace_steps import ForeignStep, MadeStep, RenewedStep, Step, arrays_of, lasting
+from ..status import RECORDING, interrupted_by
 from . import rule_calls
 from .operations import Effects, Foreign, Operation, Renewed, Use
 from .recorded_rule import Ruled
@@ -92,7 +93,7 @@ class OperationRecording(Repeating):
 
     def record_foreign(self, arrays: Sequence[Any], line: Any, where: str) -> None:
         """Records an announcement that is new."""
-        self._require("recording")
+        self._require(RECORDING)
         uses: list[Use] = []
         cleared: list[Any] = []
         for array in arrays:
@@ -132,7 +133,7 @@ class OperationRecording(Repeating):
         self.differ()
         if library is np:
             asked(math.prod(shape) * np.dtype(dtype).itemsize)
-        if self.within is not None and self.state == "recording":
+        if self.within is not None and self.state.is_recording:
             self._library = self._library or library.__name__
             spare = self.made.spare(shape, dtype, active, executor_of(library.__name__).stream(), self.shadows)
             if spare is not None:
@@ -218,7 +219,7 @@ class Saving:
         self.tape, self.operation = tape, operation
 
     def __enter__(self) -> None:
-        self.tape._require("recording")
+        self.tape._require(RECORDING)
         self.operation = self.tape._before(self.operation)
         self.tape.guard.lock_operands(self.operation)
 
@@ -226,4 +227,4 @@ class Saving:
         if kind is None:
             self.tape._after(self.operation)
         else:
-            self.tape.state = f"interrupted at operation {len(self.tape.operations)} ({self.operation.name}) by {kind.__name__}: {error}"
+            self.tape.state = interrupted_by(error, f"at operation {len(self.tape.operations)} ({self.operation.name})")

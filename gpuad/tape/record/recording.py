@@ -33,6 +33,8 @@ from ..memory.lossy_arrays import Store
 from ..memory.made_arrays import MadeArrays
 from ..memory.versions import Allocation, Replaceable
 from ..reverse.shadows import Shadows
+from ..status import EMPTY as NO_RECORDING
+from ..status import State
 from .checkpoint_kernels import Cutting
 from .checkpoints import Keeping
 from .operations import Effects, Foreign, Operation, Use
@@ -65,7 +67,7 @@ class Recording(Keeping):
         self.allocations: dict[int, Allocation] = {}
         self.shadows = Shadows()
         self.actives: dict[int, Any] = {}
-        self.state = "empty"
+        self.state = NO_RECORDING
         self._tainted = False
         self._met_by: dict[int, tuple[Call, list[Use], list[Use]]] = {}
         self._saved.reset()
@@ -73,9 +75,9 @@ class Recording(Keeping):
         if self.within is not None:
             self.within.forget()
 
-    def _require(self, state: str) -> None:
+    def _require(self, state: State) -> None:
         if self.state != state:
-            needs = "" if "again" in self.state else f"; this needs one that is {state}"  # it says what to do already
+            needs = "" if self.state.advises else f"; this needs one that is {state}"
             raise TapeError(f"the tape is {self.state}{needs}")
 
     def allocation(self, memory: Memory) -> Allocation:

@@ -26,6 +26,7 @@ from ..memory.versions import send_far
 from ..record.checkpoint_extraction import extracted_early
 from ..record.recording import Recording
 from ..reverse.reversal_plan import Plan
+from ..status import RECORDING, interrupted, interrupted_by
 from .batching import batched
 from .trace_steps import END, Step
 
@@ -132,7 +133,7 @@ class Repeating(Recording):
 
     def _repeat(self, step: Step) -> bool:
         """Does what the expected step did; False, and nothing was done, where a check refuses it: the call is then recorded, to say so."""
-        self._require("recording")
+        self._require(RECORDING)
         assert self._known is not None
         if self.within is not None and self._at == 0:
             self.within.refuse_again()
@@ -148,7 +149,7 @@ class Repeating(Recording):
             self._do(step, step.calls)
         except BaseException as error:
             name = getattr(step.what, "name", "foreign code")
-            self.state = f"interrupted at operation {self._at} ({name}) by {type(error).__name__}: {error}"
+            self.state = interrupted_by(error, f"at operation {self._at} ({name})")
             raise
         self._at += 1
         self._next = self._known.steps[self._at]
@@ -196,7 +197,7 @@ class Repeating(Recording):
                     if (self.within is None or self.within.stores) and self._saved.here() != step.room:
                         raise TapeError("what the program saves has moved; record it with a new tape")
             except BaseException as error:
-                self.state = f"interrupted by {type(error).__name__}: {error}"
+                self.state = interrupted_by(error)
                 raise
             finally:
                 self.doing.dry = False
@@ -207,8 +208,9 @@ class Repeating(Recording):
         changed = self._known.changed()
         if changed is not None:
             self._known = None
-            self.state = f"interrupted: an array of shape {changed.shape} was laid out anew, or made read-only, while the program ran"
-            raise TapeError(f"{self.state.removeprefix('interrupted: ')}; record it again")
+            reason = f"an array of shape {changed.shape} was laid out anew, or made read-only, while the program ran"
+            self.state = interrupted(reason)
+            raise TapeError(f"{reason}; record it again")
 
     def _whole(self) -> bool:
         """At the end of a recording: whether it was the expected one to the last step."""
