@@ -1,11 +1,13 @@
 """Faults that were found once, in each way in which a gradient is computed: `docs/testing.md` lists which test bears which of them.
 
-Ways are executors times calls: `autodiff`, a tape that comes again, a graph, deterministic sums, second derivatives. What a call refuses it
+Ways are executors times calls: `autodiff`, a tape that comes again, a graph, deterministic sums, second derivatives, which are compared
+with differences of the gradient too. What a call refuses it
 has to refuse in each of them, before anything is written.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +18,8 @@ from launch_tools import compiled, running
 import gpuad
 from gpuad import Duplicated
 from gpuad.errors import GpuadError, LaunchError, TapeError
+from gpuad.testing.launch_memory import Launch, LaunchMemory
+from gpuad.testing.second_check import second_checks
 
 Call = tuple[str, tuple[int, ...], tuple[int, ...], tuple[Any, ...]]  # text, grid, block, arguments
 
@@ -61,10 +65,15 @@ def by_graph(call: Call) -> None:
 
 
 def by_hvp(call: Call) -> None:
-    """The gradient that comes beside second derivatives."""
+    """The gradient that comes beside second derivatives; and these, beside differences of it."""
     text, grid, block, args = call
+    before = tuple(copy.deepcopy(a) for a in args)
     dots = tuple(Duplicated(np.zeros_like(a.primal), np.zeros_like(a.shadow)) if isinstance(a, Duplicated) else None for a in args)
     gpuad.hvp(compiled(text, "k"), grid, block, args, dots)
+    state, notes = LaunchMemory(Launch(compiled(text, "k"), grid, block), before), list[str]()
+    with state.kept():
+        checks = list(second_checks(state, state.precision(), np.random.default_rng(0), notes))
+    assert checks and all(check.passed for check in checks), (checks, notes)
 
 
 WAYS = {"autodiff": by_autodiff, "deterministic": deterministically, "tape": by_tape, "graph": by_graph, "hvp": by_hvp}
@@ -114,6 +123,26 @@ def test_slopes_of_functions_where_others_lose_all_digits(way: Callable[[Call], 
     u, v = pair(x, 0.0), pair(0.0, 1.0)
     way((f'extern "C" __global__ void k(const double* u, double* v) {{ double x = u[0]; v[0] = {value}; }}', (1,), (1,), (u, v)))
     np.testing.assert_allclose(u.shadow[0], 4 * np.exp(-40.0) if slope is None else slope, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("body", "dy", "da"),
+    [
+        ("y[t] = rint(y[t]); __syncthreads(); y[t] = y[t] * a[t];", [0.0, 0.0], [3.0, 1.0]),
+        ("y[t] = y[t] * y[t]; if (a[t] > 0) y[t] = floor(a[t]); y[t] = y[t] * a[t];", [0.0, 2 * 1.3 * -2.3], [1.0, 1.3 * 1.3]),
+        (
+            "double s[2] = {y[t], y[t] * a[t]}; s[t] = rint(s[t]); y[t] = s[0] * s[1] * a[t];",
+            [3 * 1.4 * 1.4, -3 * -2.3],
+            [3 * 3.2 * 2 * 1.4, -3 * 1.3],
+        ),
+    ],
+)
+def test_what_is_overwritten_by_something_of_derivative_zero(way: Callable[[Call], None], body: str, dy: Any, da: Any) -> None:
+    text = f'extern "C" __global__ void k(double* y, const double* a) {{ int t = threadIdx.x; {body} }}'
+    y, a = pair([3.2, 1.3], [1.0, 1.0]), pair([1.4, -2.3], [0.0, 0.0])
+    way((text, (1,), (2,), (y, a)))
+    np.testing.assert_allclose(y.shadow, dy, rtol=1e-12)
+    np.testing.assert_allclose(a.shadow, da, rtol=1e-12)
 
 
 # --- arguments that lie ------------------------------------------------------------------------------------------------------------------
