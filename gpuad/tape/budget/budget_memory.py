@@ -91,6 +91,7 @@ class BudgetMemory(ABC):
             self.limit, self.shrunk = None, False  # others may have let go
         scripted, restarts = self._resuming or (False, True)
         self._prefers_stores, self._fits_stored = self._fits_stored, False
+        self._laid_out = self._resuming is not None or self._prefers_stores  # for a program before, of which this may be a longer one
         self.stores, self.restarts = not scripted, restarts
         self.reruns: list[Rerun] = []
         self.kept = Kept()
@@ -117,6 +118,8 @@ class BudgetMemory(ABC):
         """Whether so many bytes more are within the budget, after what has to go for that is gone. `use`: what they are for: "stores",
         which may be what goes, "restarts", or an operation that goes on ("amid"), so that one of both has to stay."""
         least = more if use == "restarts" else 0
+        if self.added() + more > self.limited():
+            self.tape.made.homes.drop_unused()  # of another program
         while self.added() + more > self.limited():
             if self.marks:
                 self._thin()
@@ -131,7 +134,7 @@ class BudgetMemory(ABC):
                 if use == "restarts":
                     return False
             else:
-                self._drop_stores()
+                self._leave_stores()
                 if use == "stores":
                     return False
         return True
@@ -209,8 +212,15 @@ class BudgetMemory(ABC):
         return None
 
     def make_room(self, nbytes: int) -> None:
-        """An operation of a recording is about to make an array: what has to go goes before."""
-        self._fits(rounded(nbytes))
+        """An operation of a recording is about to make an array: what has to go goes before. BudgetError where arrays that are held already
+        leave too little."""
+        held = self.tape.made.nbytes
+        if not self._fits(rounded(nbytes)) and held + rounded(nbytes) > self.limited():
+            raise BudgetError(
+                f"arrays that operations made and their shadows take {shown(held)}, and {shown(rounded(nbytes))} more are asked for here, "
+                f"beyond the budget of {shown(self.limited())}. Those that the program still holds are not used again: let go of what is "
+                "not needed (`del t`), or give more. Arrays are as the operations before left them, and the tape can be entered again."
+            )
 
     def measured(self, action: Callable[[], None]) -> int:
         """Does something for an operation that has not begun, so that for it may go what may go between operations; gives the bytes of
@@ -242,6 +252,10 @@ class BudgetMemory(ABC):
     @abstractmethod
     def _convert(self) -> None:
         """Runs what has been recorded once more and keeps what adjoints need, in place of what restarts do."""
+
+    @abstractmethod
+    def _leave_stores(self) -> None:
+        """Lets go of what adjoints need; of what operations run again from there may be some among it."""
 
     def _program(self) -> Program:
         return Program(self.tape.operations, self.reruns, {a.address: a for a in self.tape.allocations.values()})

@@ -36,10 +36,10 @@ class Budget(FirstRecording):
         super().forget()
         self._planner = None
         self.__dict__.pop("_after", None)
-        self._refusal: BudgetError | None = None
 
     def conclude(self) -> None:
         """The program has ended. BudgetError where it cannot be reversed within the budget."""
+        self.tape.made.homes.drop_unused()
         planner, free = self.planner, self.limited() - self.tape.made.nbytes
         if self.stores and self.saved.nbytes + rounded_up(planner.keeping().transient) <= free:
             self._store_only()
@@ -80,15 +80,13 @@ class Budget(FirstRecording):
             self._drop_stores()
         self._drop_restarts()
         there = ", which is all the memory there is" if self.shrunk else ""
-        if self.shrunk:
-            self.tape.unknown()  # the next time there may be more
-        self._refusal = BudgetError(
+        self.tape.unknown()  # another program may begin as this one does
+        self.tape.state = REFUSED
+        raise BudgetError(
             f"the program cannot be reversed within {shown(self.limited())}{there}: the smallest budget that would do is {least} bytes, "
             f"{planner.holders(others)}. Arrays are as the program left them.",
             least,
         )
-        self.tape.state = REFUSED
-        raise self._refusal
 
     def _store_only(self) -> None:
         """The state at the beginning is not needed, also when the program comes again. Where there is room it is stored all the same, for
@@ -141,7 +139,7 @@ class Budget(FirstRecording):
 
     def expects(self) -> bool:
         """The program is expected to come again: whether it is to be repeated, rather than recorded once more."""
-        if self.stores or self._sweeps or self._refusal:
+        if self.stores or self._sweeps:
             return True
         self._let_marks_go()
         if self.planner.peak(self.planner.keeping()) <= self.limited() - self.tape.made.nbytes:
@@ -178,19 +176,6 @@ class Budget(FirstRecording):
                 continue
             step.actions, step.calls = scripted.forward(time), None
             time += 1
-
-    @property
-    def refused(self) -> bool:
-        """Whether the program is one that was refused: nothing of it is known but that."""
-        return self._refusal is not None
-
-    def refuse_again(self) -> None:
-        """BudgetError where the program that comes again was refused before."""
-        if self._refusal is not None:
-            self.tape.state = REFUSED
-            raise BudgetError(
-                str(self._refusal).replace("Arrays are as the program left them.", "Nothing was launched."), self._refusal.smallest
-            )
 
     @contextmanager
     def resuming(self) -> Iterator[None]:

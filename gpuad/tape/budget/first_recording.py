@@ -12,6 +12,7 @@ from typing import Any
 
 from ... import pipeline
 from ...budget import rounded, stride
+from ...errors import TapeError
 from ...program.ir.region import EMPTY, Region
 from ...program.ir.regions import Regions, common, united, without
 from ...runtime.actions import Action, Doing, clearing, perform
@@ -23,6 +24,7 @@ from .budget_memory import BudgetMemory
 from .offload import level_of
 from .online_checkpoints import Copied
 from .planner import Iteration, Planner
+from .program_states import Program, initial_regions
 from .rerun import Rerun, allocation_of, needs_of
 from .script_actions import Kept
 
@@ -172,6 +174,31 @@ class FirstRecording(BudgetMemory):
             self._open.append(dict(rerun.writes))
         self._fits()
         self._note_added()
+
+    def _leave_stores(self) -> None:
+        """Where a program turns out to be longer than the one before, for which only what adjoints need was kept, that is the state at the
+        beginning, too, if it has been saved whole: then operations can run again from there."""
+        reruns = [*self.reruns, self._coming][: len(self.tape.operations)]
+        if not self._laid_out or self.restarts:
+            self._drop_stores()
+            return
+        self._laid_out, now = False, len(self.reruns)
+        allocations = {a.address: a for a in self.tape.allocations.values()}
+        restored = frozenset(self.tape.made.arrays) if self.tape.restore else None
+        wanted = [*initial_regions(Program(self.tape.operations, reruns, allocations), restored)]
+        pieces = ((a, piece) for a in allocations.values() for piece in a.pieces if piece.lossy is None)
+        saved = {(piece.time, a.address, piece.region): Copied(a, piece, 0) for a, piece in pieces}
+        found = [saved.get(part) for part in wanted if part[0] < now]
+        self._drop_stores()
+        if None in found or any(rerun.keeps or rerun.arrives for rerun in reruns):
+            self.tape.unknown()
+            raise TapeError(
+                "the program is longer than the one before, for which the tape's budget was laid out: record it again. Arrays are as the "
+                "operations before left them."
+            )
+        self.restarts, self.kept = True, Kept(initial=[copied for copied in found if copied is not None])
+        for time, where, region in wanted[len(found) :]:
+            self._copy(lambda: self.kept.initial, allocations[where], region, time, time)
 
     def _convert(self) -> None:
         """Runs what has been recorded once more from its beginning and keeps what adjoints need, as if that had been kept all along: where

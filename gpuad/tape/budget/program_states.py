@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ...budget import rounded
+from ...program.ir.region import Region
 from ...program.ir.regions import Regions, common, united, without
 from ..memory.versions import Allocation, home_of
 from ..record.operations import Operation
@@ -106,6 +107,12 @@ class Program:
 def initial_parts(program: Program, restored: frozenset[int] | None) -> Iterable[tuple[int, int, int]]:
     """The copies that make up the state at the beginning, as they are made: the operation before which that is, since it overwrites what
     was read, the address of the allocation, and the bytes."""
+    for time, where, region in initial_regions(program, restored):
+        yield time, where, home_of(region, region, program.allocations[where].root)[1]
+
+
+def initial_regions(program: Program, restored: frozenset[int] | None) -> Iterable[tuple[int, int, Region]]:
+    """The same with what is copied."""
     done: Regions = {}
     pending: Regions = {}
     for time, (operation, rerun) in enumerate(zip(program.operations, program.reruns, strict=True)):
@@ -114,5 +121,5 @@ def initial_parts(program: Program, restored: frozenset[int] | None) -> Iterable
         wanted = common(fresh, rerun.writes)
         if restored is not None:
             wanted = united(wanted, without({w: r for w, r in rerun.writes.items() if w not in restored}, done))
-        yield from ((time, w, home_of(r, r, program.allocations[w].root)[1]) for w, r in wanted.items())
+        yield from ((time, w, r) for w, r in wanted.items())
         done, pending = united(done, rerun.writes), without(fresh, rerun.writes)

@@ -135,8 +135,6 @@ class Repeating(Recording):
         """Does what the expected step did; False, and nothing was done, where a check refuses it: the call is then recorded, to say so."""
         self._require(RECORDING)
         assert self._known is not None
-        if self.within is not None and self._at == 0:
-            self.within.refuse_again()
         if step.check is not None:
             try:
                 self._do(step, (step.check,))
@@ -182,11 +180,6 @@ class Repeating(Recording):
             return
         assert self._known is not None
         passed, state = self._known.steps[: self._at], self.state
-        if self.within is not None and self.within.refused:
-            self._next = None
-            self.forget()
-            self.state = state
-            return
         self._misses += 1
         with self.within.resuming() if self.within is not None else nullcontext():
             self.forget()

@@ -58,6 +58,11 @@ class Homes:
                 each[at], each[self.used] = each[self.used], each[at]
             self.used += 1
 
+    def drop_unused(self) -> None:
+        """Lets go of those that this recording has not taken."""
+        self.addresses.difference_update(address(a) for a in self.arrays[self.used :])
+        del self.arrays[self.used :], self.wanted[self.used :]
+
     def has(self, root: NdArray) -> bool:
         """Whether an array is one of them."""
         return address(root) in self.addresses
