@@ -106,6 +106,11 @@ class BudgetMemory(ABC):
             self.limit = bytes_of(self.given, executor.free)
         return self.limit
 
+    @property
+    def all_there_is(self) -> str:
+        """Where there was less memory than the budget allows, that the budget now is what there is."""
+        return ", which is all the memory there is" if self.shrunk else ""
+
     def added(self) -> int:
         """Bytes that the tape has now, of all kinds."""
         script = self._scripted.nbytes if self._scripted is not None else 0
@@ -213,13 +218,14 @@ class BudgetMemory(ABC):
 
     def make_room(self, nbytes: int) -> None:
         """An operation of a recording is about to make an array: what has to go goes before. BudgetError where arrays that are held already
-        leave too little."""
+        leave too little; a budget of 0 asks what the whole program takes."""
         held = self.tape.made.nbytes
-        if not self._fits(rounded(nbytes)) and held + rounded(nbytes) > self.limited():
+        if not self._fits(rounded(nbytes)) and 0 < self.limited() < held + rounded(nbytes):
             raise BudgetError(
                 f"arrays that operations made and their shadows take {shown(held)}, and {shown(rounded(nbytes))} more are asked for here, "
-                f"beyond the budget of {shown(self.limited())}. Those that the program still holds are not used again: let go of what is "
-                "not needed (`del t`), or give more. Arrays are as the operations before left them, and the tape can be entered again."
+                f"beyond the budget of {shown(self.limited())}{self.all_there_is}. Those that the program still holds are not used again: "
+                "let go of what is not needed (`del t`), or give more. Arrays are as the operations before left them, and the tape can be "
+                "entered again."
             )
 
     def measured(self, action: Callable[[], None]) -> int:

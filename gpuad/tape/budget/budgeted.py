@@ -79,12 +79,11 @@ class Budget(FirstRecording):
         if self.stores:
             self._drop_stores()
         self._drop_restarts()
-        there = ", which is all the memory there is" if self.shrunk else ""
         self.tape.unknown()  # another program may begin as this one does
         self.tape.state = REFUSED
         raise BudgetError(
-            f"the program cannot be reversed within {shown(self.limited())}{there}: the smallest budget that would do is {least} bytes, "
-            f"{planner.holders(others)}. Arrays are as the program left them.",
+            f"the program cannot be reversed within {shown(self.limited())}{self.all_there_is}: the smallest budget that would do is "
+            f"{least} bytes, {planner.holders(others)}. Arrays are as the program left them.",
             least,
         )
 
