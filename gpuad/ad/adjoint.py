@@ -20,12 +20,12 @@ from ..analysis.activity import Activity
 from ..analysis.flows import differentiable
 from ..errors import UnsupportedError
 from ..ir import folding as b
-from ..ir.functions import OVERFLOWING, SATURATING
+from ..ir.functions import OVERFLOWING
 from ..ir.nodes import Binary, Block, Call, Carried, Cast, Constant, Expr, For, LaunchIndex, Let, Select, Shuffle, Stmt, Unary, Var
 from ..ir.rewrite import Names
 from ..ir.types import BOOL, I32, U32, Scalar
 from ..source import Span
-from .derivatives import beyond, grows, partials
+from .derivatives import Decay, Partial, as_quotient, beyond, grows, partials, saturates
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class _Step:
             case Unary(op="-", operand=a):
                 self.down(a, b.neg(seed))
             case Cast(operand=a):
-                self.down(a, b.cast(seed, a.type))
+                self.down(a, self.cast(seed, a.type))
             case Select(condition=c, then=x, otherwise=y):
                 seed = self.bind(expr, seed)
                 self.under(c, lambda: self.down(x, seed))
@@ -216,8 +216,7 @@ class _Step:
     def scaled(self, seed: Expr, rest: Expr) -> Expr:
         """The seed times what is left of a product, of which nothing comes where the seed is 0 and the rest has overflowed."""
         if (product := self.within(seed, rest)) is not None:
-            self.divided.add(b.positive(product))
-            return product
+            return self.noted(product)
         return b.chain(seed, rest) if self.comes_back_from(rest) else b.mul(rest, seed)
 
     def comes_back_from(self, partial: Expr) -> bool:
@@ -247,35 +246,77 @@ class _Step:
         infinities = self.owner.facts.infinities
         return infinities.vertical and infinities.may_be(argument)
 
-    def within(self, seed: Expr, partial: Expr) -> Expr | None:
-        """The seed of a denominator, or of what that is made of, times a partial: the quotient is multiplied by that first, which is about
-        as large as the quotient is small, and 0 is what the quotient was divided from. None if the seed is none of those."""
+    def cast(self, seed: Expr, type_: Scalar) -> Expr:
+        """The seed in another type; of a product that may leave that type's range the factors."""
+        inner = b.positive(seed)
+        if inner not in self.divided:
+            return b.cast(seed, type_)
+        assert isinstance(inner, Call)
+        product = self.noted(b.chain(*(b.cast(e, type_) for e in inner.arguments)))
+        return product if inner is seed else b.neg(product)
+
+    def noted(self, seed: Expr) -> Expr:
+        """The seed, a chain rule's product, whose second factor is multiplied by what the value is made of before the first is."""
+        if isinstance(b.positive(seed), Call):
+            self.divided.add(b.positive(seed))
+        return seed
+
+    def within(self, seed: Expr, *partials: Expr) -> Expr | None:
+        """The seed of a denominator, or of what that is made of, times a partial, or the factors of one: the quotient is multiplied by that
+        first, which is about as large as the quotient is small, and 0 is what the quotient was divided from. None if the seed is none of
+        those."""
         inner = b.positive(seed)
         if inner not in self.divided:
             return None
         assert isinstance(inner, Call)
         share, whole = inner.arguments
-        product = b.chain(share, b.mul(whole, partial))
+        for partial in partials:
+            whole = b.mul(whole, partial)
+        product = b.chain(share, whole)
         return product if inner is seed else b.neg(product)
 
     def call(self, expr: Call, seed: Expr, result: Expr | None) -> None:
-        rule = partials(expr, result if result is not None else expr)
+        value = result if result is not None else expr
+        if (quotient := as_quotient(expr)) is not None:
+            self.quotient(quotient, seed, value)
+            return
+        rule = partials(expr, value)
         if rule is None:
             raise UnsupportedError(f"the derivative of '{expr.function}' is not known", self.span)
         for argument, entry in zip(expr.arguments, rule, strict=True):
-            if entry.value is None or not self.active(argument):
-                continue
-            partial, strong, may_be_infinite = entry.value, entry.singular, self.owner.facts.infinities.may_be
-            if grows(expr) and may_be_infinite(argument):
-                partial, strong = beyond(partial, argument), True
-            if expr.function in OVERFLOWING and may_be_infinite(partial):
-                self.down(argument, self.within(seed, partial) or b.chain(seed, partial))
-            elif expr.function in SATURATING and not grows(expr) and self.loses(argument):
-                self.down(argument, b.chain(partial, seed))
-            elif strong or self.comes_back_from(partial):
-                self.down(argument, b.chain(seed, partial))
-            else:
-                self.down(argument, times(seed, partial))
+            if entry.value is not None and self.active(argument):
+                self.down(argument, self.share(expr, argument, entry, seed))
+
+    def share(self, expr: Call, argument: Expr, entry: Partial, seed: Expr) -> Expr:
+        """The seed of an argument of a function."""
+        may_be_infinite, partial, strong = self.owner.facts.infinities.may_be, entry.value, entry.singular
+        assert partial is not None
+        if entry.decay is not None and any(map(may_be_infinite, expr.arguments)):
+            return self.decayed(argument, entry.decay, seed)
+        if grows(expr) and may_be_infinite(argument):
+            partial, strong = beyond(partial, argument), True
+        overflowed, unbounded = may_be_infinite(argument), may_be_infinite(partial)
+        grown, settles = unbounded and expr.function in OVERFLOWING, overflowed and saturates(expr)
+        follows = not settles and (overflowed or (unbounded and not grown))
+        if (grown or follows) and (product := self.within(seed, *(factors(partial) if grown else (partial,)))) is not None:
+            return self.noted(product) if follows else product
+        if settles and not grown and self.loses(argument):
+            return b.chain(partial, seed)
+        return b.chain(seed, partial) if strong or grown or self.comes_back_from(partial) else times(seed, partial)
+
+    def decayed(self, argument: Expr, decay: Decay, seed: Expr) -> Expr:
+        """The seed times a partial in two factors, of which the first is 0 where the argument has overflowed."""
+        first, second, inner = decay.first, decay.second, b.positive(seed)
+        if inner not in self.divided:
+            share = b.chain(first, seed) if self.loses(argument) else b.chain(seed, first)
+            return self.noted(b.chain(share, second))
+        assert isinstance(inner, Call)
+        share, whole = inner.arguments
+        first = b.mul(whole, first)
+        if decay.where is not None:  # what does not decay grows, and the quotient with it
+            first, second = b.select(decay.where, first, b.const(1, first.type)), b.select(decay.where, second, b.mul(first, second))
+        product = self.noted(b.chain(b.chain(share, first), second))
+        return product if inner is seed else b.neg(product)
 
 
 def repeated(product: Expr) -> dict[Var, int]:

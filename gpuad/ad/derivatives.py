@@ -29,34 +29,61 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..ir import folding as b
-from ..ir.functions import GROWING, STEPS
-from ..ir.nodes import Call, Constant, Expr, Var
-from ..ir.types import BOOL
+from ..ir.functions import GROWING, SATURATING, STEPS
+from ..ir.nodes import Binary, Call, Constant, Expr, Var
+from ..ir.types import BOOL, F64
+
+
+@dataclass(frozen=True)
+class Decay:
+    """A partial as two factors: `first` is exactly 0 where an argument has overflowed, `second` about as large as one over the argument.
+    The slope of an exponential in there is multiplied by the second first: the product of both leaves the range of the type long before
+    that exponential does. `where`: a condition without which the function does not decay. None: it always does."""
+
+    first: Expr
+    second: Expr
+    where: Expr | None = None
 
 
 @dataclass(frozen=True)
 class Partial:
-    """d(result)/d(argument) as an expression; None where it is identically zero."""
+    """d(result)/d(argument) as an expression; None where it is identically zero. `decay`: the same where arguments may overflow."""
 
     value: Expr | None
     singular: bool = False
+    decay: Decay | None = None
 
 
 _FAR, _LEVELS = 5, 18  # from where on a continued fraction of so many levels is exact to all digits of a double
+_NEAR = 0.01  # exponents of less than that make a power of any number about one
 
 Rule: TypeAlias = "Callable[..., tuple[Partial, ...]]"
 
 RULES: dict[str, Rule] = {}
+DECAYS: dict[str, Callable[..., tuple[Decay | None, ...]]] = {}
 
 
 def partials(expr: Call, result: Expr) -> tuple[Partial, ...] | None:
     """The partials of a call, one an argument, with `result` standing for its value; None if the table has no entry."""
-    rule = RULES.get(expr.function)
-    return rule(*expr.arguments, r=result) if rule else None
+    if (rule := RULES.get(expr.function)) is None:
+        return None
+    found = rule(*expr.arguments, r=result)
+    if (decays := DECAYS.get(expr.function)) is None:
+        return found
+    return tuple(replace(p, decay=d) for p, d in zip(found, decays(*expr.arguments, r=result), strict=True))
+
+
+def as_quotient(call: Call) -> Binary | None:
+    """The quotient that a function stands for, None if it is none."""
+    if call.function in ("__frcp_rn", "__drcp_rn"):
+        return Binary("/", _k(1, call), call.arguments[0], call.type)
+    if call.function in ("__fdividef", "__fdiv_rn", "__ddiv_rn"):
+        return Binary("/", call.arguments[0], call.arguments[1], call.type)
+    return None
 
 
 def grows(call: Call) -> bool:
@@ -64,6 +91,13 @@ def grows(call: Call) -> bool:
     if call.function in ("pow", "__powf"):
         return isinstance(call.arguments[1], Constant) and 0 < call.arguments[1].value < 1
     return call.function in GROWING
+
+
+def saturates(call: Call) -> bool:
+    """Whether a function may be finite at infinity."""
+    if call.function in ("pow", "__powf") and isinstance(call.arguments[1], Constant):
+        return bool(call.arguments[1].value < 0)
+    return call.function in SATURATING
 
 
 def beyond(partial: Expr, argument: Expr) -> Expr:
@@ -119,15 +153,15 @@ _rule("__cosf")(lambda x, r: b.neg(b.call("__sinf", x)))
 _rule("tan", "__tanf")(lambda x, r: b.add(_k(1, x), _square(r)))
 _rule("sinpi")(lambda x, r: b.mul(_k(math.pi, x), b.call("cospi", x)))
 _rule("cospi")(lambda x, r: b.mul(_k(-math.pi, x), b.call("sinpi", x)))
-_rule("asin", singular=True)(lambda x, r: b.call("rsqrt", b.mul(b.sub(_k(1, x), x), b.add(_k(1, x), x))))
-_rule("acos", singular=True)(lambda x, r: b.neg(b.call("rsqrt", b.mul(b.sub(_k(1, x), x), b.add(_k(1, x), x)))))
+_rule("asin", singular=True)(lambda x, r: b.call("rsqrt", _rest_of_square(x)))
+_rule("acos", singular=True)(lambda x, r: b.neg(b.call("rsqrt", _rest_of_square(x))))
 _rule("atan")(lambda x, r: b.div(_k(1, x), b.add(_k(1, x), _square(x))))
 _rule("sinh")(lambda x, r: b.call("cosh", x))
 _rule("cosh")(lambda x, r: b.call("sinh", x))
-_rule("tanh", "__tanhf")(lambda x, r: b.div(_k(1, x), _square(b.call("cosh", x))))  # nothing is left of 1 - r * r where x is large
+_rule("tanh", "__tanhf")(lambda x, r: _square(b.div(_k(1, x), b.call("cosh", x))))  # nothing is left of 1 - r * r where x is large
 _rule("asinh")(lambda x, r: b.div(_k(1, x), b.call("hypot", x, _k(1, x))))  # the square of x may leave the range of its type
 _rule("acosh", singular=True)(lambda x, r: b.mul(b.call("rsqrt", b.sub(x, _k(1, x))), b.call("rsqrt", b.add(x, _k(1, x)))))
-_rule("atanh", singular=True)(lambda x, r: b.div(_k(1, x), b.mul(b.sub(_k(1, x), x), b.add(_k(1, x), x))))
+_rule("atanh", singular=True)(lambda x, r: b.div(_k(1, x), _rest_of_square(x)))
 _rule("erf")(lambda x, r: _gauss(x, 2 / math.sqrt(math.pi), -1))
 _rule("erfc")(lambda x, r: _gauss(x, -2 / math.sqrt(math.pi), -1))
 _rule("erfinv", singular=True)(lambda x, r: _gauss(r, math.sqrt(math.pi) / 2, 1))
@@ -135,13 +169,11 @@ _rule("erfcinv", singular=True)(lambda x, r: _gauss(r, -math.sqrt(math.pi) / 2, 
 _rule("normcdf")(lambda x, r: _gauss(x, 1 / math.sqrt(2 * math.pi), -0.5))
 _rule("normcdfinv", singular=True)(lambda x, r: _gauss(r, math.sqrt(2 * math.pi), 0.5))
 _rule("j0")(lambda x, r: b.neg(b.call("j1", x)))
-_rule("j1")(lambda x, r: b.select(b.compare("==", x, _k(0, x)), _k(0.5, x), b.sub(b.call("j0", x), b.div(r, x))))
+_rule("j1")(lambda x, r: _bessel_slope(x, b.sub(b.call("j0", x), b.div(r, x)), -1))
 _rule("y0", singular=True)(lambda x, r: b.neg(b.call("y1", x)))
 _rule("y1", singular=True)(lambda x, r: b.sub(b.call("y0", x), b.div(r, x)))
 _rule("cyl_bessel_i0", singular=True)(lambda x, r: b.call("cyl_bessel_i1", x))
-_rule("cyl_bessel_i1", singular=True)(
-    lambda x, r: b.select(b.compare("==", x, _k(0, x)), _k(0.5, x), b.sub(b.call("cyl_bessel_i0", x), b.div(r, x)))
-)
+_rule("cyl_bessel_i1", singular=True)(lambda x, r: _bessel_slope(x, b.sub(b.call("cyl_bessel_i0", x), b.div(r, x)), 1))
 _rule("jn")(lambda n, x, r: (None, _of_order("j", n, x)))
 _rule("yn", singular=True)(lambda n, x, r: (None, _of_order("y", n, x)))
 _rule("lgamma", singular=True)(lambda x, r: b.call("gpuad_digamma", x))
@@ -162,6 +194,22 @@ _rule("fma", "__fmaf_rn", "__fma_rn")(lambda x, y, z, r: (y, x, _k(1, x)))
 _rule("nextafter")(lambda x, y, r: (_k(1, x), None))
 _rule("ldexp")(lambda x, n, r: (Call("ldexp", (_k(1, x), n), x.type), None))
 _rule("rhypot", singular=True)(lambda x, y, r: tuple(b.neg(b.mul(b.mul(b.mul(v, r), r), r)) for v in (x, y)))
+
+
+def _rest_of_square(x: Expr) -> Expr:
+    """`1 - x^2`, rounded once, whose own derivative is `-2 x`: that of `(1 - x) (1 + x)` is a difference of which little is left near 0."""
+    return b.call("fma", b.neg(x), x, _k(1, x))
+
+
+def _bessel_slope(x: Expr, far: Expr, sign: int) -> Expr:
+    """The derivative of j1 (sign -1) or of the modified function (1), which is `far` away from 0. Near 0 that is a difference of which its
+    own derivative loses all digits; there the power series (Abramowitz and Stegun, 9.1.10 and 9.6.10)."""
+    quarter = b.mul(_k(0.25, x), _square(x))
+    series = _k(0, x)
+    for k in reversed(range(11 if x.type == F64 else 6)):
+        coefficient = sign**k * (2 * k + 1) / (2 * math.factorial(k) * math.factorial(k + 1))
+        series = b.add(_k(coefficient, x), b.mul(quarter, series))
+    return b.select(b.compare("<", b.call("fabs", x), _k(1, x)), series, far)
 
 
 def _quotient(x: Expr, y: Expr, r: Expr) -> Expr:
@@ -211,12 +259,18 @@ def _copysign(x: Expr, y: Expr, r: Expr) -> tuple[Expr, None]:
 def _erfcx(x: Expr, r: Expr) -> Expr:
     """`2 x r - 2 / sqrt(pi)`, of which for large x nothing is left; there Laplace's continued fraction `r = 1 / (sqrt(pi) (x + rest))`
     (Abramowitz and Stegun, 7.1.14) gives the difference itself."""
+    return b.select(b.compare(">", x, _k(_FAR, x)), b.mul(_k(-2, x), b.mul(r, _laplace_rest(x))), _erfcx_difference(x, r))
+
+
+def _laplace_rest(x: Expr) -> Expr:
     rest = b.div(_k(_LEVELS / 2, x), x)
     for level in range(_LEVELS - 1, 0, -1):
         rest = b.div(_k(level / 2, x), b.add(x, rest))
-    difference = b.sub(b.mul(_k(2, x), b.mul(x, r)), _k(2 / math.sqrt(math.pi), x))
-    far = b.div(_k(-2 / math.sqrt(math.pi), x), b.add(_k(1, x), b.div(x, rest)))
-    return b.select(b.compare(">", x, _k(_FAR, x)), far, difference)
+    return rest
+
+
+def _erfcx_difference(x: Expr, r: Expr) -> Expr:
+    return b.sub(b.mul(_k(2, x), b.mul(x, r)), _k(2 / math.sqrt(math.pi), x))
 
 
 @_rule("hypot")
@@ -234,11 +288,65 @@ def _atan2(y: Expr, x: Expr, r: Expr) -> tuple[Expr, Expr]:
 
 @_rule("pow", "__powf", singular=True)
 def _pow(x: Expr, y: Expr, r: Expr) -> tuple[Expr, Expr]:
-    base = b.mul(y, b.call("pow", x, b.sub(y, _k(1, x))))
-    if not _nonzero(y):
-        base = b.select(b.compare("==", y, _k(0, x)), _k(0, x), base)
-    return base, b.select(b.compare("==", x, _k(0, x)), _k(0, x), b.mul(r, b.call("log", x)))
+    return _slope_of_base(x, y), b.select(b.compare("==", x, _k(0, x)), _k(0, x), b.mul(r, b.call("log", x)))
+
+
+def _slope_of_base(x: Expr, y: Expr) -> Expr:
+    """`y x^(y - 1)`; for exponents near 0 `y / x` times the power, which is about one: the derivative of the other would overflow where
+    that is multiplied by a small y."""
+    slope = b.mul(y, b.call("pow", x, b.sub(y, _k(1, x))))
+    if not isinstance(y, Constant):
+        near = b.both(b.compare("<", b.call("fabs", y), _k(_NEAR, y)), b.compare("!=", x, _k(0, x)))
+        assert near is not None
+        slope = b.select(near, b.mul(b.call("pow", x, y), b.div(y, x)), slope)
+    return slope if _nonzero(y) else b.select(b.compare("==", y, _k(0, x)), _k(0, x), slope)
 
 
 def _nonzero(y: Expr) -> bool:
     return bool(getattr(y, "value", 0))
+
+
+def _decays(*names: str) -> Callable[[Callable[..., tuple[Decay | None, ...]]], None]:
+    def register(function: Callable[..., tuple[Decay | None, ...]]) -> None:
+        for name in names:
+            DECAYS[name] = function
+
+    return register
+
+
+_decays("rsqrt", "__frsqrt_rn")(lambda x, r: (Decay(b.mul(_k(-0.5, x), r), _square(r)),))
+_decays("rcbrt")(lambda x, r: (Decay(b.mul(_k(-1 / 3, x), r), b.mul(r, _square(r))),))
+_decays("rhypot")(lambda x, y, r: tuple(Decay(b.chain(r, b.neg(b.mul(v, r))), r) for v in (x, y)))
+
+
+@_decays("atan")
+def _atan_decays(x: Expr, r: Expr) -> tuple[Decay | None, ...]:
+    root = b.div(_k(1, x), b.call("hypot", _k(1, x), x))
+    return (Decay(root, root),)
+
+
+@_decays("atan2")
+def _atan2_decays(y: Expr, x: Expr, r: Expr) -> tuple[Decay | None, ...]:
+    norm = b.call("hypot", x, y)
+    over = b.select(b.compare("==", norm, _k(0, x)), _k(0, x), b.div(_k(1, x), norm))
+    lost = b.compare("==", over, _k(0, x))
+    return tuple(Decay(b.select(lost, _k(0, x), b.mul(v, over)), over) for v in (x, b.neg(y)))
+
+
+@_decays("erfcx")
+def _erfcx_decays(x: Expr, r: Expr) -> tuple[Decay | None, ...]:
+    far = b.compare(">", x, _k(_FAR, x))
+    second = b.select(far, b.mul(_k(-2, x), _laplace_rest(x)), _k(1, x))
+    return (Decay(b.select(far, r, _erfcx_difference(x, r)), second, far),)
+
+
+@_decays("pow", "__powf")
+def _pow_decays(x: Expr, y: Expr, r: Expr) -> tuple[Decay | None, ...]:
+    if isinstance(y, Constant) and y.value >= 0:
+        return None, None
+    far = b.both(b.compare(">", b.call("fabs", x), _k(1, x)), b.compare("<", y, _k(0, y)))
+    assert far is not None
+    near = b.mul(y, b.call("pow", x, b.sub(y, _k(1, x)))) if isinstance(y, Constant) else b.chain(b.call("pow", x, b.sub(y, _k(1, x))), y)
+    base = Decay(b.select(far, r, near), b.select(far, b.div(y, x), _k(1, x)), far)
+    at_zero, zero = b.compare("==", x, _k(0, x)), _k(0, x)
+    return base, Decay(b.select(at_zero, zero, r), b.select(at_zero, zero, b.call("log", x)), far)

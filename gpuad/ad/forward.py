@@ -31,7 +31,7 @@ from ..ir.rewrite import Names, blocks, map_expr, map_stmt_exprs, touches
 from ..ir.types import I32, I64, value_type
 from ..source import Span
 from .adjoint import times
-from .derivatives import Partial, grows, partials
+from .derivatives import Decay, Partial, as_quotient, grows, partials
 from .logs import NO_MARK, Log, Mark, log_of, numbered, numbering, with_loops
 
 
@@ -288,14 +288,22 @@ class _Forward:
             case "/" if isinstance(y, ir.Constant):
                 return b.div(dx, y)
             case "/":
-                share = b.chain(expr, dy) if self.facts.infinities.may_be(y) else b.mul(expr, dy)
-                return b.chain(b.sub(dx, share), b.div(b.const(1, y.type), y))
+                return self.quotient(expr, expr, span)
         raise UnsupportedError(f"no derivative for operator '{expr.op}'", span)
+
+    def quotient(self, quotient: ir.Binary, value: ir.Expr, span: Span | None) -> ir.Expr:
+        """The tangent of a quotient that has this value."""
+        y = quotient.right
+        dx, dy = self.tangent(quotient.left, span), self.tangent(y, span)
+        share = b.chain(value, dy) if self.facts.infinities.may_be(y) else b.mul(value, dy)
+        return b.chain(b.sub(dx, share), b.div(b.const(1, y.type), y))
 
     def call(self, expr: ir.Call, span: Span | None) -> ir.Expr:
         if expr.function == "gpuad_chain":
             seed, partial = expr.arguments
             return b.add(b.chain(self.tangent(seed, span), partial), b.chain(seed, self.tangent(partial, span)))
+        if (quotient := as_quotient(expr)) is not None:
+            return self.quotient(quotient, expr, span)
         rule = partials(expr, expr)
         if rule is None:
             raise UnsupportedError(f"the derivative of '{expr.function}' is not known", span)
@@ -308,6 +316,8 @@ class _Forward:
     def term(self, expr: ir.Call, argument: ir.Expr, entry: Partial, tangent: ir.Expr) -> ir.Expr:
         """What an argument's tangent adds to that of a function."""
         infinities = self.facts.infinities
+        if entry.decay is not None and any(map(infinities.may_be, expr.arguments)):
+            return decayed(tangent, entry.decay, entry.singular)
         if expr.function in SATURATING and not grows(expr) and infinities.may_be(argument):
             return saturated(tangent, entry)
         assert entry.value is not None
@@ -323,6 +333,15 @@ def saturated(tangent: ir.Expr, entry: Partial) -> ir.Expr:
     if not entry.singular or b.is_const(tangent, 0):
         return b.chain(partial, tangent)
     return b.chain(b.select(b.compare("==", partial, b.zero(partial.type)), b.zero(tangent.type), tangent), partial)
+
+
+def decayed(tangent: ir.Expr, decay: Decay, singular: bool) -> ir.Expr:
+    """The tangent times a partial in two factors, 0 where the first is: an argument has overflowed there, and its tangent with it."""
+    first, second = decay.first, decay.second
+    if not singular or b.is_const(tangent, 0):
+        return b.chain(first, b.mul(second, tangent))
+    known = b.select(b.compare("==", first, b.zero(first.type)), b.zero(tangent.type), tangent)
+    return b.chain(b.chain(known, second), first)
 
 
 @dataclass(frozen=True)

@@ -62,10 +62,20 @@ def infinities(kernel: ir.Kernel) -> Infinities:
     saturated = closure(frozenset((_SOURCE,)), flows(kernel, found.saturating), unread)
     found = replace(found, saturated=saturated)
     every = [e for s in walk_stmts(kernel.body) for top in expressions(s) for e in ir.walk(top)]
-    comes_back = any(found.may_be(limited) for e in every for limited in _limits(e))
+    settled = _of_parameters(kernel)
+    comes_back = any(found.may_be(limited) and not settled.issuperset(ir.variables(limited)) for e in every for limited in _limits(e))
     slopes = any(map(found.may_saturate, _arguments(every, VERTICAL)))
     poles = slopes and any(map(found.may_saturate, (*_arguments(every, POLES), *(e.right for e in every if _is_quotient(e)))))
     return replace(found, comes_back=comes_back, vertical=slopes and not poles)
+
+
+def _of_parameters(kernel: ir.Kernel) -> frozenset[ir.Var]:
+    """The variables that numbers given to the launch alone decide: where one has overflowed, so it has for all of the data."""
+    found = {p for p in kernel.params if isinstance(p, ir.Var)}
+    for stmt in walk_stmts(kernel.body):
+        if isinstance(stmt, ir.Let) and found.issuperset(ir.variables(stmt.value)):
+            found.add(stmt.var)
+    return frozenset(found)
 
 
 def _arguments(every: list[ir.Expr], functions: frozenset[str]) -> Iterator[ir.Expr]:

@@ -103,6 +103,7 @@ _UNARY = [
 STEPS = ("floor", "ceil", "trunc", "round", "rint", "nearbyint", "logb")  # constant between jumps: the derivative is 0
 OVERFLOWING = frozenset({
     "exp", "exp2", "exp10", "expm1", "__expf", "__exp10f", "sinh", "cosh", "pow", "__powf", "tgamma", "erfcx", "ldexp",
+    "cyl_bessel_i0", "cyl_bessel_i1",
 })  # fmt: skip
 """Infinite far from 0, where their values leave the range of the type."""
 GROWING = frozenset(
@@ -116,7 +117,7 @@ VERTICAL = frozenset({"sqrt", "__fsqrt_rn", "__dsqrt_rn", "cbrt", "pow", "__powf
 SATURATING = frozenset({
     "exp", "exp2", "exp10", "expm1", "__expf", "__exp10f", "tanh", "__tanhf", "erf", "erfc", "erfcx", "normcdf", "atan", "atan2", "rsqrt",
     "rcbrt", "rhypot", "pow", "__powf", "__frsqrt_rn", "__frcp_rn", "__drcp_rn", "__fdividef", "__fdiv_rn", "__ddiv_rn",
-    "__saturatef", "j0", "j1", "jn",
+    "__saturatef", "j0", "j1", "jn", "fmod", "remainder",
 })  # fmt: skip
 """Finite at infinity (of one sign at least), where their slope is 0."""
 BOUNDED = frozenset({
