@@ -64,7 +64,7 @@ extern "C" __global__ void activation_reverse(
                 const float value_2 = 1.0f / (1.0f + expf(-value));
                 dvalue = gpuad_chain(gpuad_chain(dx_2, value_2), value_2 * expf(-value));
             } else {
-                dvalue = choice == 5 ? 1.0f / (coshf(value) * coshf(value)) * dx_2 : 0.0f;
+                dvalue = choice == 5 ? 1.0f / coshf(value) * (1.0f / coshf(value)) * dx_2 : 0.0f;
             }
         }
         if (dvalue != 0.0f) {

@@ -12,9 +12,8 @@ extern "C" __global__ void gelu_bias_reverse(
     if (i < count) {
         const float v = x_saved[i] + bias[i % columns];
         const float dx_2 = dx[i];
-        const float dx_3 = 0.7978846f * (1.0f
-            / (coshf(0.7978846f * (v + 0.044715f * v * v * v)) * coshf(0.7978846f * (v + 0.044715f * v * v * v)))
-            * (0.5f * (v * dx_2)));
+        const float dx_3 = 0.7978846f * (1.0f / coshf(0.7978846f * (v + 0.044715f * v * v * v))
+            * (1.0f / coshf(0.7978846f * (v + 0.044715f * v * v * v))) * (0.5f * (v * dx_2)));
         const float dv = 0.5f * ((1.0f + tanhf(0.7978846f * (v + 0.044715f * v * v * v))) * dx_2) + dx_3
             + 3.0f * (0.044715f * (v * (v * dx_3)));
         atomicAdd(&dbias[i % columns], dv);

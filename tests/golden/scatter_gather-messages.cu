@@ -15,7 +15,7 @@ extern "C" __global__ void messages_reverse(
         const double weight_2 = weight[e];
         const double x_2 = x[s];
         const double dy_2 = dy[t];
-        const double dy_3 = 1.0 / (cosh(weight_2 * x_2) * cosh(weight_2 * x_2)) * dy_2;
+        const double dy_3 = 1.0 / cosh(weight_2 * x_2) * (1.0 / cosh(weight_2 * x_2)) * dy_2;
         atomicAdd(&dx[t], -0.1 * dy_2);
         atomicAdd(&dx[s], weight_2 * dy_3);
         dweight[e] += x_2 * dy_3;
