@@ -1,7 +1,7 @@
 """The gradient of every kernel that ships, on every executor, in every way of generating it.
 
-Dot product, Taylor, twice without clearing, primal untouched: what `gpuad.testing` checks. The usual way on the host, races and bounds are
-items of the plugin: `pytest kernels`.
+Dot product, Taylor, twice without clearing, primal untouched, second derivatives: what `gpuad.testing` checks. The usual way on the host,
+races and bounds are items of the plugin: `pytest kernels`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def ways(number: int) -> list[str]:
     return [first, *(others if NIGHTLY else others[number // 4 % len(others) :][: number % 4 == 3])]
 
 
+WITHOUT_HVP = ("scatter_max-normalize_by_max",)  # a maximum on a shared array
 EVERY = [(name, e, w) for number, name in enumerate(CASES) for w in ways(number) for e in EXECUTORS if (e, w) != ("host", "usual")]
 
 
@@ -39,3 +40,4 @@ def test_gradient(name: str, executor: str, way: str) -> None:
             directions=2 if usual and NIGHTLY else 1, race_check=False,
         )  # fmt: skip
     assert not any("no dot product" in note for note in report.notes), report
+    assert any("hvp refuses" in note for note in report.notes) == (name in WITHOUT_HVP), report

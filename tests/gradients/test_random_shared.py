@@ -1,4 +1,5 @@
-"""Random kernels with barriers and shuffles: gradients against finite differences, every barrier interval watched for races."""
+"""Random kernels with barriers and shuffles: gradients, and second derivatives, against finite differences, every barrier interval watched
+for races."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ def test_gradient(seed: int, warps: bool, executor: str) -> None:
     kernel = gpuad.kernel(made.text, "k")
     with running(executor):
         try:
-            check_gradient(kernel, args, grid=2, block=made.block, directions=1, race_check=executor == "reference")
+            report = check_gradient(kernel, args, grid=2, block=made.block, directions=1, race_check=executor == "reference")
         except ShadowError as error:
             assert "no path from an active input" in str(error)  # what it writes depends on nothing
+        else:
+            assert not any("hvp refuses" in note for note in report.notes), report
