@@ -22,8 +22,8 @@ from .memory.temporaries import Made
 from .record.operations import Operation, Renewed, Use
 from .record.recorded_launch import Launched
 from .record.recorded_rule import Ruled
+from .replay.trace_replay import Repeating
 from .replay.trace_steps import MadeStep
-from .reverse.reversing import Reversing
 
 _BY = {  # the function that finds out what an operation does
     ir.LaunchOp: "tape/record/recorded_launch.py:reaches_of",
@@ -50,13 +50,13 @@ class RecordedProgram:
         return ir.Access(self.buffers[where], region)
 
 
-def program_of(tape: Reversing, names: Mapping[int, str]) -> RecordedProgram:
+def program_of(tape: Repeating, names: Mapping[int, str]) -> RecordedProgram:
     """The program of a tape."""
     return _Reader(tape, names).read()
 
 
 class _Reader:
-    def __init__(self, tape: Reversing, names: Mapping[int, str]) -> None:
+    def __init__(self, tape: Repeating, names: Mapping[int, str]) -> None:
         self.tape, self.names = tape, names
         self.buffers: dict[int, ir.Buffer] = {}
         self.taken: dict[str, int] = {}

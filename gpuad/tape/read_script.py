@@ -21,7 +21,7 @@ from .memory.versions import Piece, Versions
 from .read_program import RecordedProgram
 from .record.operations import Foreign, Operation
 from .record.recorded_launch import Launched
-from .reverse.reversing import Reversing
+from .replay.trace_replay import Repeating
 
 _SAVE = "tape/record/recording.py:save_overwritten"
 _CHOOSE = "tape/record/checkpoints.py:choose_checkpoints"
@@ -50,7 +50,7 @@ _START = "the state at the beginning"
 _LAST = "put back at the end"
 
 
-def script_of(tape: Reversing, recorded: RecordedProgram) -> ir.Script | None:
+def script_of(tape: Repeating, recorded: RecordedProgram) -> ir.Script | None:
     """The script that the tape's next reversal follows, or that its last one followed; None where operations will run again, and which is
     decided when the reversal is planned."""
     scripted = tape.within.script if tape.within is not None else None
@@ -62,7 +62,7 @@ def script_of(tape: Reversing, recorded: RecordedProgram) -> ir.Script | None:
 class _Reader:
     """What both readers share: numbers for slots, and the memory that each stands for, kept so that its id is its own."""
 
-    def __init__(self, tape: Reversing, recorded: RecordedProgram) -> None:
+    def __init__(self, tape: Repeating, recorded: RecordedProgram) -> None:
         self.tape, self.recorded = tape, recorded
         self.operations: Sequence[Operation] = tape.operations
         self._slots: dict[int, tuple[Any, ir.Slot]] = {}
@@ -186,7 +186,7 @@ class _Size:
 class _Scheduled(_Reader):
     """A script within a budget."""
 
-    def __init__(self, tape: Reversing, recorded: RecordedProgram, scripted: Scripted) -> None:
+    def __init__(self, tape: Repeating, recorded: RecordedProgram, scripted: Scripted) -> None:
         super().__init__(tape, recorded)
         self.scripted, self.source = scripted, scripted.script
         blocks = [item.block for item in self.source.reversal if isinstance(item, budget.Adjoint | budget.Undo)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from threading import get_ident
@@ -53,7 +53,7 @@ from .replay.graph import Captured, Graph, forward_parts, reverse_parts
 from .replay.trace_cache import line_of, place_of, user_frame
 from .reverse.in_place_seeds import where_of
 from .reverse.reversal_plan import Plan
-from .reverse.reversing import Reversing
+from .reverse.reverse_planner import ReversePlanner
 from .status import RECORDED, RECORDING, REVERSED, UNDEFINED, USED_UP, interrupted, interrupted_by
 
 _NO_SEEDS = (
@@ -65,7 +65,7 @@ _ENTRY = "block"
 _INSTEAD = "write through the Duplicated (`U[0] = ...`) or by gpuad.ops, or announce it with tape.overwrites()"
 
 
-class Tape(Reversing, LaunchRecording):
+class Tape(LaunchRecording):
     """Records the launches of the thread that has entered it. Use it again for the same program: its memory is kept.
 
         tape = gpuad.Tape()
@@ -111,9 +111,9 @@ class Tape(Reversing, LaunchRecording):
         self._entries: dict[str, Entry] = {}  # at most one
         self.opening: weakref.ref[Block] | None = None  # that comes next
         self._recorded = False  # whether it ever was
-        self._streams = Streams()
+        self.streams = Streams()
         self.memory = MemoryLog(self)
-        work = lambda: self._streams.work(executor_of(self._library))  # noqa: E731
+        work = lambda: self.streams.work(executor_of(self._library))  # noqa: E731
         within = None if budget is None else Budget(self, budget, self._bytes, work, offload)
         self._library: str | None = None
         self.known_calls: dict[Any, Any] = {}
@@ -125,8 +125,9 @@ class Tape(Reversing, LaunchRecording):
         self.joint: Joint | None = None  # the other processes that take part in the recording
         saved = Arena(partial(self._bytes, kind=Kind.saved)) if within is None else within.saved
         transient: Arena = Arena(partial(self._bytes, kind=Kind.scratch), work) if within is None else within.transient
+        self.reversals = ReversePlanner(self)
         super().__init__(saved, transient, within, MadeArrays(self._new_home))
-        weakref.finalize(self, self._streams.let_all_go).atexit = False
+        weakref.finalize(self, self.streams.let_all_go).atexit = False
         weakref.finalize(self, self.guard.locks.release).atexit = False
 
     def _new_home(self, size: int, dtype: Any) -> Any:
@@ -138,7 +139,7 @@ class Tape(Reversing, LaunchRecording):
     def _zeros(self, size: int, dtype: Any, kind: Kind) -> Any:
         """Memory of the tape: all that it has, but for arrays that operations make, comes from here."""
         executor = executor_of(self._library)
-        self._streams.owning(executor)
+        self.streams.owning(executor)
         return self.memory.took(kind, mapped(size, dtype) if executor.stream() is None else executor.zeros(size, dtype))
 
     def _bytes(self, size: int, kind: Kind = Kind.checkpoint) -> Any:
@@ -147,12 +148,22 @@ class Tape(Reversing, LaunchRecording):
             stream.synchronize()  # other streams will use it, too; it happens once
         return made
 
+    @property
+    def _portion(self) -> Callable[[int], Any] | None:
+        """Room for looking at memory: of a tape with a budget it is the host's, a few kilobytes."""
+        return None if self.within is not None else self.transient.take
+
+    def drop_plans(self) -> None:
+        """Reversals that were planned have a script whose memory is let go."""
+        self.reversals.drop()
+
     def forget(self) -> None:
         """Begins anew; the tape's own memory is kept, the caller's is let go."""
         self.known_calls.clear()
         self.words.clear()
-        self._streams.let_go()
+        self.streams.let_go()
         super().forget()
+        self.reversals.forget()
         self.assembled = 0
         self._watch: Watch | None = None
 
@@ -187,10 +198,10 @@ class Tape(Reversing, LaunchRecording):
         self.store.forget()
         if not self._expects():
             self.forget()
-        self._streams.begin()
+        self.streams.begin()
         self._begun = perf_counter()
         self.joint = None
-        self._chunks = self._saved.allocations + self._transient.allocations + self.made.homes.allocations
+        self._chunks = self._saved.allocations + self.transient.allocations + self.made.homes.allocations
         self.guard.locks.begin()
         self.state = RECORDING
         current.set(self)
@@ -250,11 +261,11 @@ class Tape(Reversing, LaunchRecording):
             self.state = interrupted(reason)
             raise TapeError(f"{reason}, where the tape depends on it: {_INSTEAD}")
         if self._library is not None:
-            self._streams.join(executor_of(self._library))
+            self.streams.join(executor_of(self._library))
         if not self._whole():
             self._end()
         self.assembled = 0
-        self._transient.reset()
+        self.transient.reset()
         self._seconds = perf_counter() - self._begun
         watched = list(self.allocations.values()) if self.within is None else self.within.watched()
         self._watch = Watch.of(watched, self._portion)
@@ -279,7 +290,7 @@ class Tape(Reversing, LaunchRecording):
             raise
         self._recorded = True
         self.demand_all()
-        self._paired = self.shadows.count
+        self.paired = self.shadows.count
         self._remember()
         if self.within is not None:
             self.within.conclude()
@@ -332,13 +343,13 @@ class Tape(Reversing, LaunchRecording):
                 "tape again.) No shadow was touched."
             )
         if self._library is not None:
-            self._streams.join(executor_of(self._library))
+            self.streams.join(executor_of(self._library))
         self.store.refuse_unfit(self.allocations, "No shadow was touched.")
         try:
-            self._transient.reset()
+            self.transient.reset()
             self._watch.check(self._portion)
-            self._transient.reset()
-            resolved, plan = self._planned(seeds)
+            self.transient.reset()
+            resolved, plan = self.reversals.planned(seeds)
         except MemoryError as error:
             error.add_note(self.memory.ran_out("No shadow was touched: the reverse may be tried again."))
             raise
@@ -388,7 +399,7 @@ class Tape(Reversing, LaunchRecording):
             seeds = self.joint.captured(self, seeds, seed_rank)
         self.extract_early()
         executor = executor_of(self._library)
-        resolved, plan = self._planned(seeds, lasting=True)
+        resolved, plan = self.reversals.planned(seeds, lasting=True)
         _check_used(plan, allow_unused)
         if self.made.arrays:
             self._known = None  # the arrays are the graph's
@@ -396,7 +407,7 @@ class Tape(Reversing, LaunchRecording):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         executors = executor, executor_of(self._library, True)
         read = [replace(a) for a in self.allocations.values()]  # as its reverse does: the tape itself may need less of them later
-        tape = Captured(read, self._streams, *executors, self._use_up, self._used_by, tuple(self._streams.sources.values()))
+        tape = Captured(read, self.streams, *executors, self._use_up, self._used_by, tuple(self.streams.sources.values()))
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
         return Graph(forward_parts(self.steps, redirected(self, self.steps)), reverse_parts(plan, pairs), plan, tape)
 
@@ -423,11 +434,11 @@ class Tape(Reversing, LaunchRecording):
         saved = sum(p.nbytes for a in self.allocations.values() for p in a.pieces)
         saved += sum(int(log.root.nbytes) for op in self.operations if isinstance(op, Launched) for log in op.logs)
         retained = sum(int(a.root.nbytes) for a in self.allocations.values())
-        arena = self.within.added() - self.made.nbytes if self.within is not None else self._saved.nbytes + self._transient.nbytes
-        new = self._saved.allocations + self._transient.allocations + self.made.homes.allocations - getattr(self, "_chunks", 0)
+        arena = self.within.added() - self.made.nbytes if self.within is not None else self._saved.nbytes + self.transient.nbytes
+        new = self._saved.allocations + self.transient.allocations + self.made.homes.allocations - getattr(self, "_chunks", 0)
         needed = sum(a.needed.nbytes for a in self.allocations.values())
         return Stats(
-            saved, needed, self.assembled, retained, arena, self._transient.nbytes, self.shadows.nbytes, arena + self.shadows.nbytes, new
+            saved, needed, self.assembled, retained, arena, self.transient.nbytes, self.shadows.nbytes, arena + self.shadows.nbytes, new
         )
 
     @public
@@ -492,9 +503,9 @@ class Tape(Reversing, LaunchRecording):
         names = array_names(user_frame())
         if budget is not None:
             looked = self._looked_at()
-            return holding(self, names, looked.script_within(budget), looked.planner)
+            return holding(self, names, looked.script_within(budget), looked.planner, scratch=self.reversals.scratch)
         scripted = self.within.script if self.within is not None else None
-        return holding(self, names, scripted.script if scripted is not None else None)
+        return holding(self, names, scripted.script if scripted is not None else None, scratch=self.reversals.scratch)
 
     @property
     def outline(self) -> tuple[object, ...]:

@@ -354,7 +354,7 @@ def test_a_failure_in_the_reverse_leaves_arrays_as_the_program_did() -> None:
     for at in (0, 3, 17):
         u, v = loop.record()
         before = u.primal.tobytes(), v.primal.tobytes()
-        plan = loop.tape._planned({u: loop.seed})[1]
+        plan = loop.tape.reversals.planned({u: loop.seed})[1]
         actions = list(plan.again or plan.actions)
         where = min(at, len(actions))
 
@@ -368,7 +368,7 @@ def test_a_failure_in_the_reverse_leaves_arrays_as_the_program_did() -> None:
         assert (u.primal.tobytes(), v.primal.tobytes()) == before, at
         with pytest.raises(TapeError, match="undefined"):
             loop.tape.reverse({u: loop.seed})
-        loop.tape.plans.clear()
+        loop.tape.reversals.plans.clear()
         loop.tape.drop_plans()
     assert loop.run() == Loop(20).run()
 

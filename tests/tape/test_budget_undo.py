@@ -118,7 +118,7 @@ def test_a_failure_puts_back_what_the_program_left(monkeypatch: pytest.MonkeyPat
     wanted = program.run()
     assert program.undone
     program.record()
-    _, plan = program.tape._planned({program.y: 1.0})
+    _, plan = program.tape.reversals.planned({program.y: 1.0})
     broken = list(plan.again or plan.actions)
 
     def fail() -> None:

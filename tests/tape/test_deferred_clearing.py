@@ -290,7 +290,7 @@ def test_a_program_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     with p.tape:
         launch("half_square", p.v, p.u)
         launch("half_square", p.w, p.v)
-    plan = next(iter(p.tape.plans.values()))
+    plan = next(iter(p.tape.reversals.plans.values()))
 
     def fails() -> None:
         raise MemoryError

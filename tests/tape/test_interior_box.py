@@ -323,7 +323,7 @@ def test_ping_pong(name: str, seeds: int, executor: str) -> None:
 
 def test_one_launch_a_step_and_nothing_is_cleared() -> None:
     tape, _ = stepped("heat", True, "reference")
-    (plan,) = tape.plans.values()
+    (plan,) = tape.reversals.plans.values()
     assert plan.names[:5] == ("heat",) * 5
     assert set(plan.names[5:]) == {"the end"}, "what is stale when all is done is cleared once"
 

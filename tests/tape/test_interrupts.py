@@ -172,7 +172,7 @@ def test_a_recording_that_was_not_begun_is_not_reversed() -> None:
     tape = gpuad.Tape()
     with tape:
         MEAN[1, 8](g, f, 64)
-    with interrupt(at("_enter", "self._streams.begin()")) as hit, tape:
+    with interrupt(at("_enter", "self.streams.begin()")) as hit, tape:
         MEAN[1, 8](g, f, 64)
     assert hit
     with pytest.raises(TapeError, match="interrupted before the recording began"):

@@ -18,7 +18,7 @@ from ...program.ir.region import EMPTY, Region
 from ..memory.memory_log import Kind
 from ..record.operations import Operation
 from ..record.recorded_launch import WRITES, Launched
-from ..reverse.reversing import Reversing
+from ..replay.trace_replay import Repeating
 from .online_checkpoints import Copied
 from .planner import Planner
 from .script import Adjoint, Again, Arrive, Begin, Block, Fetch, Item, Script, Store, Stored
@@ -198,10 +198,12 @@ class Needs:
 
 class Reading:
     """Reads off a tape's recording, or off a `script` for it, what is held. `names`: the user's, by address. `planner`: whose script it is,
-    if it is not the tape's own, but one that it might have."""
+    if it is not the tape's own, but one that it might have; `scratch_of`: bytes that adjoints take, by operation."""
 
-    def __init__(self, tape: Reversing, names: Mapping[int, str], script: Script | None, planner: Planner | None) -> None:
-        self.tape, self.names, self.script, self.planner = tape, names, script, planner
+    def __init__(
+        self, tape: Repeating, names: Mapping[int, str], script: Script | None, planner: Planner | None, scratch: Mapping[int, int]
+    ) -> None:
+        self.tape, self.names, self.script, self.planner, self.scratch_of = tape, names, script, planner, scratch
         self.operations: Sequence[Operation] = tape.operations
         self.places, self.needs = Places(self.operations), Needs(self.operations)
         self.n = len(self.operations)
@@ -327,7 +329,7 @@ class Reading:
 
     def scratch(self) -> Iterator[Held]:
         """Of adjoints while they run: versions put together, partial sums, stacks."""
-        known: Mapping[int, int] = self.tape.scratch
+        known = self.scratch_of
         adjoints = {m: t for m, t in self._adjoints() if t in known or self._has_stacks(t)}
         for moment, time in adjoints.items():
             size, why = known.get(time, 0), "versions put together, partial sums"
@@ -420,10 +422,12 @@ class _Scripted:
             yield Held(reading.name(s.where), Kind.checkpoint, rounded(s.buffer.size), begin, end, why=why)
 
 
-def holding(tape: Reversing, names: Mapping[int, str], script: Script | None, planner: Planner | None = None) -> Holding:
+def holding(
+    tape: Repeating, names: Mapping[int, str], script: Script | None, planner: Planner | None = None, *, scratch: Mapping[int, int]
+) -> Holding:
     """What a tape's complete recording and its reversal hold; `script`: what the reversal follows, None if nothing runs again; `planner`:
-    whose script that is, if it is not the tape's own."""
-    reading = Reading(tape, names, script, planner)
+    whose script that is, if it is not the tape's own; `scratch`: bytes that adjoints take, by operation."""
+    reading = Reading(tape, names, script, planner, scratch)
     return Holding(reading.n, reading.moments, tuple(reading.held()))
 
 

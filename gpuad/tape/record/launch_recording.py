@@ -112,7 +112,7 @@ class LaunchRecording(OperationRecording):
         operation, call = known.operation, known.operation.call
         adjoint, executor = operation.adjoint, call.executor
         with executor.on(call.stream):
-            self._streams.enter(executor)
+            self.streams.enter(executor)
             room = 0
             if adjoint is not None and known.doubtful:
                 step.check = partial(self._check_stores, adjoint, call)
@@ -154,5 +154,5 @@ class LaunchRecording(OperationRecording):
         return self.within.measured(check)
 
     def _check_stores(self, adjoint: Adjoint, call: Call) -> None:
-        self._transient.reset()
-        pipeline.check_stores(adjoint, replace(call, pool=Pooled(call.executor, self._transient)))
+        self.transient.reset()
+        pipeline.check_stores(adjoint, replace(call, pool=Pooled(call.executor, self.transient)))

@@ -63,10 +63,10 @@ class OperationRecording(Repeating):
         """Records an operation that is no kernel launch, and makes it."""
         self._library = self._library or library
         executor = executor_of(self._library)
-        self._streams.enter(executor)
+        self.streams.enter(executor)
 
         def act() -> None:
-            self._transient.reset()
+            self.transient.reset()
             with unrecorded():
                 run()
 
@@ -112,7 +112,7 @@ class OperationRecording(Repeating):
                 cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region))
         if arrays:
             self._library = self._library or namespace(getattr(arrays[0], "primal", arrays[0])).__name__
-            self._streams.enter(executor_of(self._library))
+            self.streams.enter(executor_of(self._library))
         if self.within is not None:
             self.within.coming(Rerun({}, of_uses(uses), of_uses(uses), None, None, "the tape does not see it"), (Foreign, line))
         with Saving(self, Foreign("foreign code", where, Effects(tuple(uses), must=tuple(uses)), cleared)):
@@ -162,13 +162,13 @@ class OperationRecording(Repeating):
             return False
         if isinstance(step, MadeStep) and step.made.stream is not None:
             step.made.stream = executor_of(self._library).stream()
-            self._streams.making(step.made.stream, step.made.source)
+            self.streams.making(step.made.stream, step.made.source)
         return True
 
     def record_made(self, made: Made, wanted: tuple[Any, ...]) -> None:
         """Notes an array that an operation has made; or made again, with the shadow that it had then."""
         self.made.note(made)
-        self._streams.making(made.stream, made.source)
+        self.streams.making(made.stream, made.source)
         self._note(MadeStep(Made, wanted, None, made.where, made), True)
 
     def record_renewed(self, made: Made, wanted: tuple[Any, ...], line: Any, where: str) -> None:

@@ -56,8 +56,9 @@ class Recording(Keeping):
     store: Store
 
     def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
-        self._saved, self._transient, self.within, self.made = saved, transient, within, made
+        self._saved, self.transient, self.within, self.made = saved, transient, within, made
         self.doing = Doing()
+        self.paired = 0  # pairs of arrays and shadows that the operations have shown
         self.forget()
 
     def forget(self) -> None:
@@ -102,7 +103,7 @@ class Recording(Keeping):
 
     def adopt(self, allocation: Allocation, region: Region, primal: Memory, shadow: Memory, name: str) -> None:
         """Notes that an array of an operation has a shadow; ShadowError if it has another one already."""
-        self._note_pair(allocation, region, primal, (shadow,), name)
+        self.add_pair(allocation, region, primal, (shadow,), name)
 
     def note_array(self, x: Any) -> None:
         """Notes which array an argument is a view of, if that has a shadow."""
@@ -163,11 +164,11 @@ class Recording(Keeping):
                 self.allocation(a.memory).name = a.name
                 if a.shadows:
                     region = bytes_of(a).moved(a.memory.offset * a.memory.itemsize)
-                    self._note_pair(self.allocation(a.memory), region, a.memory, a.shadows, a.name)
+                    self.add_pair(self.allocation(a.memory), region, a.memory, a.shadows, a.name)
             elif a.kind == "active":
                 self._note_active(a)
 
-    def _note_pair(self, allocation: Allocation, region: Region, primal: Memory, shadows: Sequence[Memory], name: str) -> None:
+    def add_pair(self, allocation: Allocation, region: Region, primal: Memory, shadows: Sequence[Memory], name: str) -> None:
         """Notes a pair; what was done to the memory before it was known to have a shadow is judged again. ShadowError for a temporary of an
         earlier recording."""
         for shadow in shadows if region else ():
@@ -296,9 +297,14 @@ class Recording(Keeping):
         """The call with memory for its needs from what the tape saves."""
         return replace(call, pool=Pooled(call.executor, self._saved, self.doing.do))
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of all transient memory."""
+        return self.transient.nbytes
+
     def room(self, shape: Sequence[int], dtype: Any) -> Any:
         """Memory of the tape for an operation's intermediates while it runs: an array, not cleared."""
-        return self._transient.room(shape, dtype)
+        return self.transient.room(shape, dtype)
 
     def space(self, length: int, dtype: Any) -> Any:
         """A flat array in what the tape saves, not cleared."""

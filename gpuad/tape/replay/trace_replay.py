@@ -25,7 +25,6 @@ from ..memory.streams import Streams
 from ..memory.versions import send_far
 from ..record.checkpoint_extraction import extracted_early
 from ..record.recording import Recording
-from ..reverse.reversal_plan import Plan
 from ..status import RECORDING, interrupted, interrupted_by
 from .batching import batched
 from .trace_steps import END, Step
@@ -55,7 +54,7 @@ class Repeating(Recording):
 
     exact: bool
     _library: str | None
-    _streams: Streams
+    streams: Streams
 
     def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
         self.guard = made.guard
@@ -71,7 +70,6 @@ class Repeating(Recording):
         self._comparable = not self.exact and self._misses < _TRIES
         self._next: Step | None = None
         self._at = 0
-        self.plans: dict[Any, Plan] = {}
         self.doing.taken()
         self.doing.dry = False
         self.guard.forget()
@@ -101,6 +99,10 @@ class Repeating(Recording):
             found = {id(a): a for step in self.steps for a in step.arrays}
             self._known = Known((*self.steps, END), tuple((a, signature(a)) for a in found.values()), self.surroundings())
 
+    def forget_trace(self) -> None:
+        """The program, as it is, is not to be known again."""
+        self._known = None
+
     def unknown(self) -> None:
         """A call was refused or has failed: what it left behind is not known as a step."""
         self.steps = self._known = None
@@ -117,11 +119,11 @@ class Repeating(Recording):
         known = self._known
         if known is None or not known.holds(self.surroundings()):
             return False
-        if not self.made.taken_back(executor_of(self._library), self._streams):
+        if not self.made.taken_back(executor_of(self._library), self.streams):
             return False
         self.extract_early()
-        if self.steps is not None and self.keep_light(self.steps):
-            self.plans.clear()
+        if self.steps is not None:
+            self.keep_light(self.steps)
         self._at, self._next = 0, known.steps[0]
         return self.within is None or self.within.expects()
 
@@ -160,7 +162,7 @@ class Repeating(Recording):
             return
         executor = executor_of(self._library)
         with executor.on(step.stream if step.stream is not True else None):
-            self._streams.enter(executor)
+            self.streams.enter(executor)
             perform(actions)
 
     def repeats(self, what: Any, args: Sequence[Any], regions: Mapping[str, Region] | None = None) -> bool:

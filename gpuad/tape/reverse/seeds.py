@@ -33,17 +33,19 @@ _MOST = 8  # seeds read in place
 _SEEDS = "seeds are {Duplicated: array or number}, as in tape.reverse({loss: 1.0}), or {BatchDuplicated: a tuple of such}"
 
 
-class Seeding(Recording):
-    """The part of a tape that takes seeds."""
+class Seeds:
+    """Takes the seeds of a `recording`'s reversals. `last`: those of the reversal before, by the shadow that each went to."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self.forget()
 
     def forget(self) -> None:
         """Begins anew."""
-        super().forget()
-        self._last_seeds: dict[Where, Callable[[], Any]] = {}
-        self._placed_seeds: set[tuple[Where, int, int]] = set()
-        self._asked: Asked | None = None
+        self.last: dict[Where, Callable[[], Any]] = {}
+        self._placed: set[tuple[Where, int, int]] = set()
 
-    def _resolved(self, seeds: Mapping[Any, Any], *, lasting: bool = False) -> list[Seed]:
+    def resolved(self, seeds: Mapping[Any, Any], *, lasting: bool = False) -> list[Seed]:
         """The shadow views that seeds go to, by memory, and the seeds, copied where they have to be; the allocation of each and its
         elements. Nothing is written yet. `lasting`: the seeds will be read again later."""
         if not isinstance(seeds, Mapping):
@@ -83,14 +85,14 @@ class Seeding(Recording):
         """Which of the seeds are read where they are: arrays that were the seeds the last time too, or that are `lasting`, apart from all
         shadows."""
         found: dict[Where, Placed] = {}
-        before, self._last_seeds = self._last_seeds, {}
+        before, self.last = self.last, {}
         roots = [where_of(root) for _, _, root, _ in resolved]
         for shadow, seed, root, region in resolved:
             where = where_of(root)
-            self._last_seeds[where] = _weakly(seed)
+            self.last[where] = _weakly(seed)
             kept = lasting or (is_array(seed) and before.get(where, _nothing)() is seed)
-            alone = roots.count(where) == 1 and len({p.root.dtype for p in self.shadows.by_shadow.get(address(root), ())}) == 1
-            free = kept and alone and address(root) not in self.made.shadows
+            alone = roots.count(where) == 1 and len({p.root.dtype for p in self._recording.shadows.by_shadow.get(address(root), ())}) == 1
+            free = kept and alone and address(root) not in self._recording.made.shadows
             one = placed(shadow, seed, root, region) if free else None
             if one is not None and not self._is_shadow(seed, one.memory):
                 found[where] = one
@@ -98,25 +100,25 @@ class Seeding(Recording):
 
     def _few(self, found: Mapping[Where, Placed]) -> bool:
         """Whether plans are made for so few seeds that each is worth its own."""
-        known = self._placed_seeds | {(where, address(p.memory.root), p.memory.offset) for where, p in found.items()}
+        known = self._placed | {(where, address(p.memory.root), p.memory.offset) for where, p in found.items()}
         if len(known) <= _MOST:
-            self._placed_seeds = known
+            self._placed = known
         return len(known) <= _MOST
 
     def _is_shadow(self, seed: Any, memory: Memory) -> bool:
-        return self.shadows.is_shadow(address(memory.root), of_array(seed, memory.offset * int(memory.root.dtype.itemsize)))
+        return self._recording.shadows.is_shadow(address(memory.root), of_array(seed, memory.offset * int(memory.root.dtype.itemsize)))
 
     def _seeded(self, key: Any) -> list[tuple[Any, Any, Region]]:
         """The shadows that belong to a key's memory, as views like its primal, the allocation of each, and its elements in there;
         TapeError if they are not of the recording."""
         primal, memory = key.primal, leaf_memory(key.primal)
-        known = self.allocations.get(address(memory.root))
+        known = self._recording.allocations.get(address(memory.root))
         region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
         own = key.shadows if isinstance(key, BatchDuplicated) else (key.own_shadow,) if key.has_shadow else ()
         if known is not None and own:
-            self._note_pair(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
-            self.note_array(key)
-        pairings = self.shadows.all_of(known, region) if known is not None else ()
+            self._recording.add_pair(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
+            self._recording.note_array(key)
+        pairings = self._recording.shadows.all_of(known, region) if known is not None else ()
         if not pairings:
             raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
         if len(pairings) > 1 and not isinstance(key, BatchDuplicated):
@@ -130,18 +132,18 @@ class Seeding(Recording):
         if not hasattr(seed, "strides") or isinstance(seed, np.generic):
             return seed
         low, high = hull(seed)
-        if not any(low < end and begin < high for begin, end in map(hull, self.shadows.roots)):
+        if not any(low < end and begin < high for begin, end in map(hull, self._recording.shadows.roots)):
             return seed
         if lasting:
             raise TapeError("a seed of a graph lies in a shadow, which is cleared before the seed is read: pass an array of its own.")
-        copy = self.room(seed.shape, seed.dtype)
+        copy = self._recording.room(seed.shape, seed.dtype)
         copy[...] = seed
         return copy
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """A reversal with seeds, for those that follow with the same arrays: what was `found` for them (`_resolved`), and its plan. Seeds are
+class SeedKey:
+    """A reversal with seeds, for those that follow with the same arrays: what was `found` for them by `Seeds`, and its plan. Seeds are
     not kept alive. `premises`: what it all depends on besides."""
 
     keys: tuple[Any, ...]
@@ -152,12 +154,12 @@ class Asked:
     plan: Plan
 
     @classmethod
-    def of(cls, seeds: Mapping[Any, Any], resolved: Sequence[Seed], premises: tuple[Any, ...], plan: Plan) -> Asked:
+    def of(cls, seeds: Mapping[Any, Any], resolved: Sequence[Seed], premises: tuple[Any, ...], plan: Plan) -> SeedKey:
         """Seeds that were resolved as they are."""
         found = tuple((shadow, root, region) for shadow, _, root, region in resolved)
         return cls(tuple(seeds), tuple(map(_weakly, seeds.values())), _signed(seeds), premises, found, plan)
 
-    def again(self, seeds: Any, premises: tuple[Any, ...]) -> bool:
+    def matches(self, seeds: Any, premises: tuple[Any, ...]) -> bool:
         """Whether these are the same seeds for the same arrays."""
         if type(seeds) is not dict or len(seeds) != len(self.keys):
             return False
@@ -165,7 +167,7 @@ class Asked:
         return same and all(map(_is_same, premises, self.premises)) and _signed(seeds) == self.arrays
 
     def resolved(self, seeds: Mapping[Any, Any]) -> list[Seed]:
-        """What `_resolved` would find."""
+        """The seeds as `Seeds.resolved` would find them."""
         return [(shadow, seed, root, region) for (shadow, root, region), seed in zip(self.found, seeds.values(), strict=True)]
 
 
