@@ -24,8 +24,8 @@ from .record.recorded_launch import Launched
 from .replay.trace_replay import Repeating
 
 _SAVE = "tape/record/recording.py:save_overwritten"
-_CHOOSE = "tape/record/checkpoints.py:choose_checkpoints"
-_CHEAPER = "tape/record/checkpoints.py:keep_light"
+_CHOOSE = "tape/record/checkpoints.py:choose"
+_CHEAPER = "tape/record/checkpoints.py:keep_cheaper_values"
 _EARLY = "tape/record/checkpoint_extraction.py:extracted_early"
 _LOG = "ad/recording.py:record"
 _REVERSE = "tape/reverse/reversal_plan.py:moments"

@@ -289,7 +289,7 @@ class Tape(LaunchRecording):
             self.state = interrupted("store= names an array that it does not meet")
             raise
         self._recorded = True
-        self.demand_all()
+        self.values.demand_all()
         self.paired = self.shadows.count
         self._remember()
         if self.within is not None:
@@ -397,7 +397,7 @@ class Tape(LaunchRecording):
             self.within.refuse_scripted("a graph")
         if self.joint is not None:
             seeds = self.joint.captured(self, seeds, seed_rank)
-        self.extract_early()
+        self.values.write_early(self.steps)
         executor = executor_of(self._library)
         resolved, plan = self.reversals.planned(seeds, lasting=True)
         _check_used(plan, allow_unused)

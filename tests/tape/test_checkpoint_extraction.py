@@ -21,7 +21,7 @@ from gpuad.fusion.forward_reverse_kernel import _on_memory
 from gpuad.runtime import nvrtc
 from gpuad.runtime.base import Prepared
 from gpuad.tape.account import FASTER
-from gpuad.tape.record.checkpoint_extraction import is_light
+from gpuad.tape.record.checkpoint_extraction import reads_fewer_bytes
 from gpuad.tape.record.checkpoint_kernels import cutting
 from gpuad.tape.record.recorded_launch import Launched
 
@@ -155,7 +155,7 @@ def test_a_program_that_comes_again(name: str, executor: str) -> None:
         close(first, expected(program, 1))
         kept, early = KEPT[name]
         before, saved = actions(tape), tape.stats.saved_bytes
-        assert len(tape.extractions) == kept
+        assert len(tape.values.extractions) == kept
         again = reversed_once(tape, p, program, 1)
         assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
         assert sum(n.endswith("_keep") for n in launched(tape)) == early + LIGHT[name]
@@ -365,16 +365,16 @@ def test_values_of_more_than_a_third_are_not_light() -> None:
         assert isinstance(operation, Launched)
         (cut,) = operation.cuts.values()
         assert cut.nbytes == 8
-        assert not is_light(operation, cut)
+        assert not reads_fewer_bytes(operation, cut)
         tape = gpuad.Tape()
         with tape:
             run("flux", pairs()["v"], pairs()["out"])
         operation = tape.operations[0]
         assert isinstance(operation, Launched)
         (cut,) = operation.cuts.values()
-        assert is_light(operation, cut)
+        assert reads_fewer_bytes(operation, cut)
         on_gpu = replace(operation.call, bound=replace(operation.call.bound, library="cupy"))
-        assert not is_light(replace(operation, call=on_gpu), cut)
+        assert not reads_fewer_bytes(replace(operation, call=on_gpu), cut)
 
 
 def extraction_of(name: str, *args: Any) -> tuple[Any, Any, Any]:

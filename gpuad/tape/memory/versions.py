@@ -56,7 +56,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Replaceable:
+class DeferrableNeed:
     """Operation number `time` needs the bytes `region`, through its argument at `position`, or something that is made of them."""
 
     time: int
@@ -72,7 +72,7 @@ class Allocation:
     address: int
     name: str
     pending: Region = EMPTY
-    replaceable: list[Replaceable] = field(default_factory=list)  # needed too, unless a few values can be kept instead
+    deferrable: list[DeferrableNeed] = field(default_factory=list)  # needed too, unless a few values can be kept instead
     tainted: Region = EMPTY  # holds values that depend on active data, but has no shadow there
     read_bare: Region = EMPTY  # was read by operations that took it for inactive
     written_bare: Region = EMPTY  # was written by operations that took it for inactive
@@ -88,7 +88,7 @@ class Allocation:
     def needed(self) -> Region:
         """Which of the live bytes adjoints will read, as things stand."""
         found = self.pending
-        for need in self.replaceable:
+        for need in self.deferrable:
             found = found | need.region
         return found
 

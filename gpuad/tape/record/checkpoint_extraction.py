@@ -53,7 +53,7 @@ def extracted_early(steps: Sequence[Step], operations: Sequence[Operation], extr
             later.calls = None
 
 
-def is_light(operation: Launched, cut: Cutting) -> bool:
+def reads_fewer_bytes(operation: Launched, cut: Cutting) -> bool:
     """Whether values are less to keep and to read than what an adjoint reads of memory as it was before the launch."""
     read = sum(use.region.nbytes for use in operation.effects.before)
     return operation.call.bound.library != "cupy" and _MOVED * cut.nbytes * operation.call.threads <= read

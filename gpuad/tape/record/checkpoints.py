@@ -6,10 +6,9 @@ copy would serve all of them: what takes fewer bytes is done, just before the me
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from ... import pipeline
 from ...api import Kernel as UserKernel
@@ -20,9 +19,9 @@ from ...pipeline.derived_kernels import Adjoint
 from ...program.ir.region import EMPTY, Region
 from ...runtime.actions import Doing
 from ...runtime.base import Memory
-from ..memory.versions import Allocation, Replaceable
+from ..memory.versions import Allocation, DeferrableNeed
 from ..replay.trace_steps import Step
-from .checkpoint_extraction import Extraction, is_light, write_values, writes_values
+from .checkpoint_extraction import Extraction, extracted_early, reads_fewer_bytes, write_values, writes_values
 from .checkpoint_kernels import Cutting
 from .operations import Effects, Operation, Use
 from .recorded_launch import Kept, Launched
@@ -30,39 +29,48 @@ from .recorded_launch import Kept, Launched
 
 @dataclass(frozen=True, eq=False)
 class Surviving:
-    """What is read of an allocation where it is: in any case (`firm`), or unless values are kept instead (`replaceable`)."""
+    """What is read of an allocation where it is: in any case (`firm`), or unless values are kept instead (`deferrable`)."""
 
     allocation: Allocation
     firm: Region
-    replaceable: tuple[Replaceable, ...]
+    deferrable: tuple[DeferrableNeed, ...]
 
 
-class Keeping(ABC):
-    """The part of a recording that decides what is kept for such needs: copies of memory, or values made of it."""
+class Recorded(Protocol):
+    """The recording whose values these are."""
 
     operations: list[Operation]
     allocations: dict[int, Allocation]
-    extractions: list[Extraction]
-    surviving: Sequence[Surviving]
     doing: Doing
 
-    @abstractmethod
     def reach(self, kernel: UserKernel, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
         """What a launch does to memory and what the adjoint reads, and the latter by the reverse kernel's parameters."""
 
-    @abstractmethod
     def pooled(self, call: Call) -> Call:
         """The call with memory for its needs from what the tape saves."""
 
-    @abstractmethod
     def space(self, length: int, dtype: Any) -> Any:
         """A flat array in what the tape saves, not cleared."""
 
-    def choose_checkpoints(self, writes: Sequence[Use]) -> None:
+
+class ValueCheckpoints:
+    """Decides what a `recording` keeps for deferrable needs: copies of memory, or values made of it. `extractions`: the launches that
+    compute values, as long as the program is new; `surviving`: what was read where it is by a recording that has ended."""
+
+    def __init__(self, recording: Recorded) -> None:
+        self._recording = recording
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins anew."""
+        self.extractions: list[Extraction] = []
+        self.surviving: Sequence[Surviving] = ()
+
+    def choose(self, writes: Sequence[Use]) -> None:
         """Decides the needs of what is about to be written."""
         hit: dict[int, set[int]] = {}
         for use in writes:
-            for need in use.allocation.replaceable:
+            for need in use.allocation.deferrable:
                 if need.region & use.region:
                     hit.setdefault(need.time, set()).add(need.position)
         if not hit:
@@ -78,31 +86,32 @@ class Keeping(ABC):
     def demand(self, times: Iterable[int]) -> None:
         """These launches need the memory itself."""
         wanted = set(times)
-        for a in self.allocations.values() if wanted else ():
-            for need in a.replaceable:
+        for a in self._recording.allocations.values() if wanted else ():
+            for need in a.deferrable:
                 if need.time in wanted:
                     a.pending = a.pending | need.region
-        self._release(wanted)
+        self.release(wanted)
 
     def demand_all(self) -> None:
         """What is still claimed when the recording ends is read where it is."""
-        self.surviving = [Surviving(a, a.pending, tuple(a.replaceable)) for a in self.allocations.values() if a.replaceable]
-        for a in self.allocations.values():
-            a.pending, a.replaceable = a.needed, []
+        self.surviving = [Surviving(a, a.pending, tuple(a.deferrable)) for a in self._recording.allocations.values() if a.deferrable]
+        for a in self._recording.allocations.values():
+            a.pending, a.deferrable = a.needed, []
 
-    def _release(self, times: set[int]) -> None:
-        for a in self.allocations.values() if times else ():
-            a.replaceable = [c for c in a.replaceable if c.time not in times]
+    def release(self, times: set[int]) -> None:
+        """These launches need nothing that is deferred any more."""
+        for a in self._recording.allocations.values() if times else ():
+            a.deferrable = [c for c in a.deferrable if c.time not in times]
 
     def _launched(self, time: int) -> Launched:
-        operation = self.operations[time]
-        assert isinstance(operation, Launched), "only launches have replaceable needs"
+        operation = self._recording.operations[time]
+        assert isinstance(operation, Launched), "only launches have deferrable needs"
         return operation
 
     def _keep(self, time: int, cut: Cutting) -> None:
         """Computes the values now, from memory that is still as the launch saw it; its adjoint reads them from here on."""
         old = self._launched(time)
-        call = self.pooled(old.call)
+        call = self._recording.pooled(old.call)
         call.prepare([cut.extraction, *_of_reverse(cut, call)])
         kept = self.room_for(cut, call)  # read where they are written
         arguments = call.bound.arguments
@@ -110,48 +119,54 @@ class Keeping(ABC):
         entries = {i: a.memory for i, a in enumerate(arguments) if a.memory is not None}
         state = State(live, entries=entries, logs=[*old.logs, *kept])
         call.run(cut.extraction, pipeline.arguments(cut.parameters, call, state))
-        self.extractions.append(Extraction(time, cut, kept, self.doing.actions[-1]))
-        new = self.operations[time] = self.reading(old, cut, kept, len(self.operations) - 1)
-        self._release({time})
+        self.extractions.append(Extraction(time, cut, kept, self._recording.doing.actions[-1]))
+        new = self._recording.operations[time] = self.reading(old, cut, kept, len(self._recording.operations) - 1)
+        self.release({time})
         for use in new.effects.before:
             use.allocation.pending = use.allocation.pending | use.region
 
     def room_for(self, cut: Cutting, call: Call) -> list[Memory]:
         """Room for the values of a launch."""
-        return [Memory(self.space(call.threads, dtype_of(b.element))) for b in cut.saved]
+        return [Memory(self._recording.space(call.threads, dtype_of(b.element))) for b in cut.saved]
 
     def reading(self, old: Launched, cut: Cutting, kept: Sequence[Memory], overwriter: int | None) -> Launched:
         """The launch with an adjoint that reads the values that are kept because of operation number `overwriter`."""
-        effects, uses = self.reach(old.kernel, cut.adjoint, old.call)
+        effects, uses = self._recording.reach(old.kernel, cut.adjoint, old.call)
         note = Kept(cut.names, cut.nbytes * old.call.threads, overwriter)
         return replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=[*old.logs, *kept], cuts={}, kept=note)
 
-    def keep_light(self, steps: Sequence[Step]) -> bool:
+    def write_early(self, steps: Sequence[Step] | None) -> None:
+        """The program comes again: its launches write what is kept of what they read."""
+        extractions, self.extractions = self.extractions, []
+        if steps is not None and extractions:
+            extracted_early(steps, self._recording.operations, extractions)
+
+    def keep_cheaper_values(self, steps: Sequence[Step]) -> bool:
         """The program, which is done by these steps, comes again: its launches keep values in place of memory that survives too, where
-        these are less to read (see `checkpoint_extraction.is_light`). Changes operations and steps; whether any. To be called before the
-        steps are done again, since nothing was kept when they were recorded."""
+        these are less to read (see `checkpoint_extraction.reads_fewer_bytes`). Changes operations and steps; whether any. To be called
+        before the steps are done again, since nothing was kept when they were recorded."""
         surviving, self.surviving = self.surviving, ()
-        if not surviving or len(steps) != len(self.operations):
+        if not surviving or len(steps) != len(self._recording.operations):
             return False
         made: dict[int, Launched] = {}
-        for time in sorted({c.time for s in surviving for c in s.replaceable}):
-            positions = frozenset(c.position for s in surviving for c in s.replaceable if c.time == time)
-            new = self._kept_light(self._launched(time), time, positions, steps[time])
+        for time in sorted({c.time for s in surviving for c in s.deferrable}):
+            positions = frozenset(c.position for s in surviving for c in s.deferrable if c.time == time)
+            new = self._kept_cheaper(self._launched(time), time, positions, steps[time])
             if new is not None:
                 made[time] = new
         if not made:
             return False
-        self.operations = [made.get(time, operation) for time, operation in enumerate(self.operations)]
+        self._recording.operations = [made.get(time, operation) for time, operation in enumerate(self._recording.operations)]
         for s in surviving:
             s.allocation.pending = s.firm
-            for region in (c.region for c in s.replaceable if c.time not in made):
+            for region in (c.region for c in s.deferrable if c.time not in made):
                 s.allocation.pending = s.allocation.pending | region
         return True
 
-    def _kept_light(self, old: Launched, time: int, positions: frozenset[int], step: Step) -> Launched | None:
+    def _kept_cheaper(self, old: Launched, time: int, positions: frozenset[int], step: Step) -> Launched | None:
         """A launch that keeps values in place of all that its adjoint reads through these arguments; None where it does not."""
         cut = old.cuts.get(positions)
-        if cut is None or not is_light(old, cut) or not writes_values(old, step, cut):
+        if cut is None or not reads_fewer_bytes(old, cut) or not writes_values(old, step, cut):
             return None
         old.call.prepare(_of_reverse(cut, old.call))
         kept = self.room_for(cut, old.call)
@@ -171,7 +186,7 @@ def _copied(writes: Sequence[Use], times: set[int]) -> int:
     for use in writes:
         a = use.allocation
         found = wanted.get(id(a), (a, EMPTY))[1]
-        for need in a.replaceable:
+        for need in a.deferrable:
             if need.time in times:
                 found = found | (need.region & use.region)
         wanted[id(a)] = (a, found)

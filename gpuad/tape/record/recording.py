@@ -31,12 +31,12 @@ from ..memory.change_detection import mark
 from ..memory.effects import absolute, bytes_of, dense
 from ..memory.lossy_arrays import Store
 from ..memory.made_arrays import MadeArrays
-from ..memory.versions import Allocation, Replaceable
+from ..memory.versions import Allocation, DeferrableNeed
 from ..reverse.shadows import Shadows
 from ..status import EMPTY as NO_RECORDING
 from ..status import State
 from .checkpoint_kernels import Cutting
-from .checkpoints import Keeping
+from .checkpoints import ValueCheckpoints
 from .operations import Effects, Foreign, Operation, Use
 from .recorded_launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, reads_again, writes
 from .recorded_rule import Ruled
@@ -45,7 +45,7 @@ from .rule_calls import with_new_shadows
 SMALL = 1 << 20  # bytes of an allocation that a first recording looks at
 
 
-class Recording(Keeping):
+class Recording:
     """The operations recorded so far and the memory that they touch. `saved` is where copies go, `transient` where one operation works;
     `made`: arrays that operations made. `exact`: compare what is needed at every operation, `save_all`: save everything that is
     overwritten, `restore`: save the state before the recording too, `store`: memory of which versions are stored less exactly."""
@@ -58,13 +58,14 @@ class Recording(Keeping):
     def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
         self._saved, self.transient, self.within, self.made = saved, transient, within, made
         self.doing = Doing()
+        self.values = ValueCheckpoints(self)  # kept in place of memory
         self.paired = 0  # pairs of arrays and shadows that the operations have shown
         self.forget()
 
     def forget(self) -> None:
         """Begins anew."""
         self.operations: list[Operation] = []
-        self.extractions, self.surviving = [], ()
+        self.values.forget()
         self.allocations: dict[int, Allocation] = {}
         self.shadows = Shadows()
         self.actives: dict[int, Any] = {}
@@ -359,7 +360,7 @@ class Recording(Keeping):
             self._overwrite(operation)
             return self.operations[time]
         except BaseException:
-            self._release({time})
+            self.values.release({time})
             raise
         finally:
             self.operations.pop()
@@ -368,12 +369,12 @@ class Recording(Keeping):
         """Notes what the operation's adjoint needs of memory as it is."""
         for use in operation.effects.before:
             if isinstance(operation, Launched) and operation.cuts:
-                use.allocation.replaceable.append(Replaceable(time, use.region, use.position))
+                use.allocation.deferrable.append(DeferrableNeed(time, use.region, use.position))
             else:
                 use.allocation.pending = use.allocation.pending | use.region
 
     def _overwrite(self, operation: Operation) -> None:
-        self.choose_checkpoints(operation.effects.writes)
+        self.values.choose(operation.effects.writes)
         self.save_overwritten(operation, len(self.operations) - 1)
         for use in operation.effects.writes:
             a = use.allocation

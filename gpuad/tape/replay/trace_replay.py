@@ -23,7 +23,6 @@ from ..memory.arena import Arena
 from ..memory.made_arrays import MadeArrays
 from ..memory.streams import Streams
 from ..memory.versions import send_far
-from ..record.checkpoint_extraction import extracted_early
 from ..record.recording import Recording
 from ..status import RECORDING, interrupted, interrupted_by
 from .batching import batched
@@ -121,17 +120,11 @@ class Repeating(Recording):
             return False
         if not self.made.taken_back(executor_of(self._library), self.streams):
             return False
-        self.extract_early()
+        self.values.write_early(self.steps)
         if self.steps is not None:
-            self.keep_light(self.steps)
+            self.values.keep_cheaper_values(self.steps)
         self._at, self._next = 0, known.steps[0]
         return self.within is None or self.within.expects()
-
-    def extract_early(self) -> None:
-        """The program comes again: its launches write what is kept of what they read."""
-        extractions, self.extractions = self.extractions, []
-        if self.steps is not None and extractions:
-            extracted_early(self.steps, self.operations, extractions)
 
     def _repeat(self, step: Step) -> bool:
         """Does what the expected step did; False, and nothing was done, where a check refuses it: the call is then recorded, to say so."""
