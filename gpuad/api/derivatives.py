@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -41,6 +41,19 @@ class Mode(Enum):
 Reverse, Forward = Mode.REVERSE, Mode.FORWARD
 
 
+@overload
+def autodiff(
+    k: Any,
+    grid: Extents,
+    block: Extents,
+    args: Sequence[object],
+    *,
+    mode: Mode = Reverse,
+    shared_mem: int = 0,
+    stream: Any = None,
+) -> None: ...
+@overload
+def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None: ...
 @public
 def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     """Runs a kernel and its derivative: with `mode=Reverse` forward, then the adjoint into the shadows; with `mode=Forward` primal and
@@ -142,6 +155,19 @@ def _tangent(chosen: Kernel, call: Call, unconnected: bool) -> Tangent:
     return tangent
 
 
+@overload
+def hvp(
+    k: Any,
+    grid: Extents,
+    block: Extents,
+    args: Sequence[object],
+    directions: Sequence[object],
+    *,
+    shared_mem: int = 0,
+    stream: Any = None,
+) -> None: ...
+@overload
+def hvp(k: Any, *call: Any, **keywords: Any) -> None: ...
 @public
 def hvp(k: Any, *call: Any, **keywords: Any) -> None:
     """`hvp(k, *call, directions)`: runs a kernel, its adjoint, and the derivative of both along a direction (forward over reverse).

@@ -125,11 +125,12 @@ class Duplicated(Operators, _Annotated):
         self._of: Duplicated | None = None  # the pair that the caller made, of which this is a view
 
     @property
-    def shadow(self) -> Any:
+    def shadow(self) -> NdArray:
         """The shadow array; made (zeros, laid out like the primal) at the first use if none was given."""
         if self._deferred is not None:
             self._deferred.show()
-        return self.own_shadow
+        shadow: NdArray = self.own_shadow
+        return shadow
 
     @property
     def own_shadow(self) -> Any:

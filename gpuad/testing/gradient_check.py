@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real
 from ..public_calls import public
+from ..runtime.array_types import Extents
 from .allocations import failing_allocations as failing_allocations
 from .budgets import assert_memory as assert_memory
 from .launch_memory import LaunchMemory, Vector, launched, scale_of
@@ -30,8 +31,8 @@ def check_gradient(
     f: Any,
     args: Sequence[Any],
     *,
-    grid: Any = None,
-    block: Any = None,
+    grid: Extents | None = None,
+    block: Extents | None = None,
     shared_mem: int = 0,
     tolerance: float | None = None,
     directions: int = 3,

@@ -54,7 +54,7 @@ class Launch:
 
 
 def launched(
-    f: Any, args: Sequence[Any], grid: Extents, block: Extents, shared_mem: int, call: Mapping[str, Any]
+    f: Any, args: Sequence[Any], grid: Extents | None, block: Extents | None, shared_mem: int, call: Mapping[str, Any]
 ) -> tuple[Launch, tuple[Any, ...]]:
     """The launch and its arguments; kernels that are made for the types of a call become one here."""
     if isinstance(f, ExpandedKernel) and grid is not None:
@@ -67,7 +67,7 @@ def launched(
     return Launch(plan.kernel, plan.grid, plan.block, plan.shared_mem), tuple(plan.args)
 
 
-def _launch(f: Any, grid: Extents, block: Extents, shared_mem: int) -> Launch:
+def _launch(f: Any, grid: Extents | None, block: Extents | None, shared_mem: int) -> Launch:
     if isinstance(f, tuple) and len(f) == 3:
         return Launch(*f, shared_mem)
     if all(hasattr(f, name) for name in ("kernel", "grid", "block")):
