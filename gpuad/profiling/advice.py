@@ -6,6 +6,7 @@ as long. The time under a budget is an estimate: that of a measured round plus t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ..budget import shown
@@ -32,6 +33,7 @@ def _of_program(measured: Measured, program: Program) -> Iterator[tuple[int, str
             continue
         if band.kind is Kind.saved and band.example.needed_by is not None:
             yield band.most, _saved(band, budget)
+            budget = ""  # it is that of the program: said once
         elif band.kind is Kind.scratch:
             yield band.most, f"`{band.name}` takes {shown(band.most)} while the adjoint of {band.example.needed_by} runs: {band.reason}"
     for name, where, nbytes in program.held_by_caller:
@@ -42,7 +44,8 @@ def _of_program(measured: Measured, program: Program) -> Iterator[tuple[int, str
 def _saved(band: Band, budget: str) -> str:
     example = band.example
     times = "once" if band.count == 1 else f"{band.count:,} times"
-    text = f"`{band.name}` is saved {times} ({shown(band.nbytes)}) because {example.needed_by} needs it"
+    held = shown(band.most) + ("" if band.most == band.nbytes else " at once")
+    text = f"`{band.name}` is saved {times} ({held}) because {example.needed_by} needs it"
     if example.overwritten_by is not None and band.count == 1:
         return (
             f"{text}, since {example.overwritten_by} overwrites it: a ping-pong of two arrays, with the new values in the other one, would "
@@ -66,7 +69,10 @@ def _budget(measured: Measured, program: Program) -> str:
 
 
 def _longer(supposed: Supposed, took: float) -> float:
-    return 1 + supposed.outlook.seconds / took
+    """How long a round takes within a budget, as a multiple; of a program that was recorded once, whose time is that of compiling it, as if
+    its reverse took none."""
+    outlook = supposed.outlook
+    return 1 + (outlook.work if math.isnan(outlook.seconds) else outlook.seconds / took)
 
 
 __all__ = ["advice"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from itertools import pairwise
@@ -66,7 +67,7 @@ def _program(measured: Measured, program: Program) -> dict[str, Any]:
                 "peak": s.outlook.peak,
                 "checkpoints": s.outlook.checkpoints,
                 "reruns": s.outlook.reruns,
-                "seconds": s.outlook.seconds,
+                "seconds": 0.0 if math.isnan(s.outlook.seconds) else s.outlook.seconds,
                 "moments": len(s.holding.moments) if s.holding is not None else 0,
                 "bands": _bands(s.holding) if s.holding is not None else [],
             }

@@ -29,7 +29,6 @@ class Stats:
     arena_bytes: int
     scratch_bytes: int
     shadow_bytes: int
-    peak_bytes: int
     allocations: int
 
 

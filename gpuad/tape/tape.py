@@ -12,6 +12,7 @@ together from pieces in a transient buffer; primal arrays are not written (unles
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 from collections.abc import Callable, Mapping
@@ -262,11 +263,12 @@ class Tape(LaunchRecording):
             raise TapeError(f"{reason}, where the tape depends on it: {_INSTEAD}")
         if self._library is not None:
             self.streams.join(executor_of(self._library))
-        if not self._whole():
+        again = self._whole()
+        if not again:
             self._end()
         self.assembled = 0
         self.transient.reset()
-        self._seconds = perf_counter() - self._begun
+        self._seconds = perf_counter() - self._begun if again else math.nan  # a program that is new is compiled, too
         watched = list(self.allocations.values()) if self.within is None else self.within.watched()
         self._watch = Watch.of(watched, self._portion)
         self.state = RECORDED
@@ -437,15 +439,21 @@ class Tape(LaunchRecording):
         arena = self.within.added() - self.made.nbytes if self.within is not None else self._saved.nbytes + self.transient.nbytes
         new = self._saved.allocations + self.transient.allocations + self.made.homes.allocations - getattr(self, "_chunks", 0)
         needed = sum(a.needed.nbytes for a in self.allocations.values())
-        return Stats(
-            saved, needed, self.assembled, retained, arena, self.transient.nbytes, self.shadows.nbytes, arena + self.shadows.nbytes, new
-        )
+        return Stats(saved, needed, self.assembled, retained, arena, self.transient.nbytes, self.shadows.nbytes, new)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes that the tape has had at once since its last recording began, of all that it adds to what the caller has, as a
+        pool rounds them: saved versions, checkpoints, scratch, arrays that operations made, and their shadows. Arrays and shadows of the
+        caller's are not among them. What it had from earlier recordings is; without a budget it takes chunks of at least 1 MiB."""
+        return self.memory.most
 
     @public
     def plan(self, budget: int | float | str | None = None) -> Outlook:
         """What reversing the recorded program within a budget takes, before anything is run: the peak in bytes, checkpoints, how often
-        operations run again. `budget`: as of `Tape`; the tape's own, or all that is free, if it is left out. BudgetError, with the
-        smallest that would do, where it is too small; TapeError if no program is recorded."""
+        operations run again, and how long that takes, once the program has come again. `budget`: as of `Tape`; the tape's own, or all that
+        is free, if it is left out. BudgetError, with the smallest that would do, where it is too small; TapeError if no program is
+        recorded."""
         return self._looked_at().plan(budget, self._seconds)
 
     @public

@@ -27,7 +27,7 @@ def assert_memory(tape: Tape, *, peak: int | str | None = None, saved: int | str
     no amount.
     """
     found = []
-    for what, limit, taken in (("peak", peak, tape.memory.most), ("saved", saved, tape.stats.saved_bytes)):
+    for what, limit, taken in (("peak", peak, tape.peak_bytes), ("saved", saved, tape.stats.saved_bytes)):
         if limit is not None and taken > (most := _most(tape, limit)):
             found.append(f"{what}: {shown(taken)}, of {shown(most)} allowed ({limit})")
     if found:

@@ -63,6 +63,7 @@ def test_bands_sum_what_is_held() -> None:
 
 def test_advice_says_what_a_budget_costs() -> None:
     first = profiled().advice[0]
+    assert sum("a budget of" in hint for hint in profiled().advice) == 1 and "a budget of" in first
     assert first.startswith("`density` is saved 12 times (48 KiB (49152 B)) because react (profiled.py:")
     supposed = profiled().programs[-1].supposed
     assert supposed and supposed[-1].outlook.reruns == 0 and supposed[0].holding is not None

@@ -176,6 +176,27 @@ def test_without_a_budget_the_plan_is_that_of_a_tape_with_one() -> None:
     assert result == Loop(24).run()  # nothing of it is changed
 
 
+def test_a_plan_tells_no_time_of_a_program_that_was_recorded_once() -> None:
+    """That is the time of compiling it; the next one is that of the program."""
+    loop = Loop(30, BYTES * 6)
+    for turn in range(2):
+        loop.run()
+        plan = loop.tape.plan()
+        assert plan.reruns and (plan.seconds > 0) is (turn == 1)
+        assert ("about" in str(plan)) is (turn == 1) and "nan" not in str(loop.tape.explain())
+
+
+@pytest.mark.parametrize("budget", [None, BYTES * 6, BYTES * 50])
+def test_the_peak_is_what_the_tape_added_at_once(budget: int | None) -> None:
+    """Without the caller's own shadows, and within the budget."""
+    loop = Loop(30, budget)
+    for _ in range(2):
+        loop.run()
+        assert 0 < loop.tape.peak_bytes <= (budget or 1 << 22)
+    free = sum(n for n in loop.tape.memory.held.values())
+    assert loop.tape.peak_bytes >= free
+
+
 def test_there_is_no_plan_of_what_is_not_recorded() -> None:
     with pytest.raises(TapeError, match="recorded to its end"):
         gpuad.Tape().plan()

@@ -5,6 +5,7 @@ Nothing here runs anything: peaks and the operations that run again are read off
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,8 @@ class Outlook:
     """A reversal within `budget` bytes. `peak`: the most bytes that the tape adds, as a pool rounds them; `checkpoints`: states that are
     stored at once, that at the beginning among them, 0 if all that adjoints need is kept; `operations`: of the program, `reruns`: how
     often one of them runs again; `moved`: bytes that are copied to checkpoints and back; `offloaded`: of checkpoints on the second level;
-    `seconds`: about what the runs beyond the first take, by the time of the last recording; `work`: bytes that these read and
+    `seconds`: about what the runs beyond the first take, by the time of the last recording, NaN until the program has come again, since
+    the time of a new one is that of compiling it; `work`: bytes that these read and
     write, as a multiple of those of the program."""
 
     budget: int
@@ -43,9 +45,10 @@ class Outlook:
     def __str__(self) -> str:
         if not self.reruns:
             return f"budget {shown(self.budget)}: peak {shown(self.peak)}, nothing runs again"
+        took = "" if math.isnan(self.seconds) else f", about {self.seconds:.3g} s"
         return (
             f"budget {shown(self.budget)}: peak {shown(self.peak)}, {self.checkpoints} checkpoints, {self.reruns} operations run again "
-            f"({self.work:.2f} times the program, about {self.seconds:.3g} s), {shown(self.moved)} copied"
+            f"({self.work:.2f} times the program{took}), {shown(self.moved)} copied"
             + (f", {shown(self.offloaded)} offloaded" if self.offloaded else "")
         )
 
