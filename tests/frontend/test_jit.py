@@ -236,6 +236,73 @@ def test_division_rounds_down_as_in_python(dtype: Any) -> None:
 
 
 @jit
+def all_compared(a, b, out):
+    for i in range(a.size):
+        for j in range(b.size):
+            out[i, j, 0] = a[i] < b[j]
+            out[i, j, 1] = a[i] <= b[j]
+            out[i, j, 2] = a[i] > b[j]
+            out[i, j, 3] = a[i] >= b[j]
+            out[i, j, 4] = a[i] == b[j]
+            out[i, j, 5] = a[i] != b[j]
+
+
+def _in_range(dtype: Any) -> Any:
+    if np.dtype(dtype).kind not in "iu":
+        return np.array([0, 1] if dtype is np.bool_ else [-1.0, 0.0, 3.0, 2.0**20], dtype)
+    info = np.iinfo(dtype)
+    return np.array(sorted({int(info.min), max(-1, int(info.min)), 0, 3, int(info.max) // 2 + 1, int(info.max)}), dtype)
+
+
+_COMPARED = [np.bool_, *(np.dtype(f"{kind}{size}").type for size in (1, 2, 4, 8) for kind in "iu"), np.float32, np.float64]
+
+
+@pytest.mark.parametrize("one", _COMPARED)
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_integers_are_compared_as_int64(one: Any, executor: str) -> None:
+    """`cupyx.jit._cuda_typerules.guess_routine` of CuPy 14.2 has `qq` for every pair of integers, of two uint64 too."""
+    for other in _COMPARED:
+        a, b = _in_range(one), _in_range(other)
+        out = np.zeros((a.size, b.size, 6), np.int32)
+        with running(executor):
+            all_compared(1, 1, (a, b, out))
+        shared = np.int64 if a.dtype.kind not in "f" and b.dtype.kind not in "f" else max(one, other, key=_COMPARED.index)
+        left, right = a.astype(shared)[:, None], b.astype(shared)[None, :]
+        expected = [left < right, left <= right, left > right, left >= right, left == right, left != right]
+        assert (out == np.stack(expected, 2)).all(), other
+
+
+@jit
+def below_zero(n, x, y):
+    t = n[0] - 5
+    if t < 0:
+        y[0] = x[0] * x[0]
+    else:
+        y[0] = x[0]
+    if n[0] > -1:
+        y[1] = 2.0 * x[0]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_difference_of_uint64_may_be_negative(executor: str) -> None:
+    x, y = Duplicated(np.array([3.0])), Duplicated(np.zeros(2), np.ones(2))
+    with running(executor):
+        autodiff(below_zero, 1, 1, (np.array([3], np.uint64), x, y))
+    assert (y.primal.tolist(), x.shadow.tolist()) == ([9.0, 6.0], [8.0])
+
+
+@jit
+def beyond_int64(n, y):
+    if n[0] < 9223372036854775808:
+        y[0] = 1.0
+
+
+def test_a_constant_beyond_int64_is_refused_in_a_comparison() -> None:
+    with pytest.raises(CompileError, match="int64"):
+        beyond_int64(1, 1, (np.array([3], np.uint64), np.zeros(1)))
+
+
+@jit
 def extremes(x, y, out):
     i = jit.grid(1)
     out[i] = max(x[i], y[i], 0.0) + min(x[i], 2) + np.maximum(x[i], y[i]) + abs(y[i])

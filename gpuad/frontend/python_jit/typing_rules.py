@@ -61,14 +61,17 @@ def quotient(left: Scalar, right: Scalar) -> Scalar:
 
 
 def compared(left: Any_, right: Any_, span: Span) -> Scalar:
-    """The type in which two numbers are compared: of integers as int64, so that a negative int32 is less than any uint32; in a type of 32
-    bits where that is the same."""
+    """The type in which two numbers are compared: of integers as int64, so that a negative int32 is less than any uint32, and a uint64
+    from 2**63 on is negative; in a type of 32 bits where that is the same."""
     shared = common(type_of(left, span), type_of(right, span))
     if is_narrow(shared):
         return I32
-    if not shared.is_integer or shared.is_signed or shared == U64:
+    for side in (left, right):
+        if shared.is_integer and isinstance(side, Static) and type(side.value) is int and not -(1 << 63) <= side.value < 1 << 63:
+            raise CompileError(f"integers are compared as int64, which has no {side.value}", span)
+    if not shared.is_integer or shared.is_signed:
         return shared
-    return I64 if _may_be_negative(left) or _may_be_negative(right) else shared
+    return I64 if shared == U64 or _may_be_negative(left) or _may_be_negative(right) else shared
 
 
 def _may_be_negative(value: Any_) -> bool:
