@@ -19,7 +19,7 @@ from .cells import Beyond, Cut, Related, cells
 from .instances import Instances
 from .layout import Layouts
 from .points import Function, Points, coordinates, point_set
-from .relations import Undecided, agreeing, context
+from .relations import Undecided, agreeing, context, tractable
 from .sampling import Sampler
 from .sums import Addition, Point, Sums, loads, seed_of
 
@@ -298,7 +298,7 @@ class _Search:
             self.budget -= 1
             if self.budget < 0:
                 break
-            less = related.intersect(condition)
+            less = tractable(related.intersect(condition))
             if less.is_empty() or related.is_subset(less):
                 continue
             loses = [not bool(one.is_subset(other)) for one, other in ((related.domain(), less.domain()), (related.range(), less.range()))]
@@ -323,9 +323,9 @@ def _any(related: Map) -> bool:
 
 
 def _is_one_to_one(related: Map) -> bool:
-    return bool(related.is_single_valued() and related.is_injective())
+    return bool(tractable(related).is_single_valued() and related.is_injective())
 
 
 def _keeps_all(related: Map, less: Map) -> bool:
     """Whether all instances of both sides that had a partner have one."""
-    return bool(related.domain().is_subset(less.domain()) and related.range().is_subset(less.range()))
+    return bool(tractable(related).domain().is_subset(tractable(less).domain()) and related.range().is_subset(less.range()))

@@ -28,7 +28,7 @@ from .classes import Classes
 from .instances import Instances
 from .layout import Layouts
 from .points import Function, Points
-from .relations import Undecided
+from .relations import Undecided, tractable
 from .sampling import Incomparable
 from .sums import Addition, Sums, crossed_out, merged, seed_of
 
@@ -103,9 +103,9 @@ class Contributions(Sums):
             if seed is None or addition.element.text is None:
                 raise Undecided("an addition that does not hang on one seed")
             related = addition.elements(layouts).flat_range_product(addition.read(layouts, seed))
-            if not related.is_injective():
+            if not tractable(related).is_injective():
                 raise Undecided("contributions with one seed")
-            keyed = _Keyed(k, related.range(), Function(related.reverse()))
+            keyed = _Keyed(k, tractable(related.range()), Function(related.reverse()))
             if not keyed.image.is_empty():
                 self.groups.setdefault(seed.args[0], []).append(keyed)
 

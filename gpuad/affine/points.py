@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .relations import context, integer
+from .relations import context, integer, tractable
 
 if TYPE_CHECKING:
     from islpy import Aff, BasicSet, Map, MultiAff, Point, Set
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 Points: TypeAlias = "NDArray[np.int64]"
 Mask: TypeAlias = "NDArray[np.bool_]"
 _BOX = 2048  # points of a bounding box that are all looked at
+_GRID = 1 << 19  # points of a box of which those that lie in a set are found without isl
 _TRIES = 4096  # points of a larger one
+_ENDS = 2  # quotients of a part, of which isl is asked for points at its ends: with more, each takes it a third of a second
 _WIDE = 1 << 30
 _FAR = 1 << 20  # how far an unbounded dimension is looked at
 
@@ -58,7 +60,7 @@ class Function:
         import islpy
 
         found: list[tuple[Set, MultiAff]] = []
-        islpy.PwMultiAff.from_map(self.related).foreach_piece(lambda where, value: found.append((where, value)))
+        islpy.PwMultiAff.from_map(tractable(self.related)).foreach_piece(lambda where, value: found.append((where, value)))
         n = self.related.dim(islpy.dim_type.out)
         return [(Region(where), [_Affine(value.get_aff(k)) for k in range(n)]) for where, value in found]
 
@@ -110,8 +112,8 @@ class _Affine:
 
 def _explicit(whole: Set | BasicSet) -> list[BasicSet]:
     """The basic sets of a set, with every quotient written out."""
-    found = whole.compute_divs() if hasattr(whole, "compute_divs") else whole
-    return list(found.get_basic_sets())
+    found = tractable(whole)
+    return list(tractable(found.compute_divs() if hasattr(found, "compute_divs") else found).get_basic_sets())
 
 
 def scattered(whole: Set, number: int) -> tuple[Points, bool]:
@@ -140,14 +142,25 @@ def _some(part: BasicSet, box: tuple[Points, Points], number: int) -> Points:
     if _size(low, high) <= _BOX:
         return _of(Region(part), _grid(low, high))
     region, rng = Region(part), np.random.default_rng(len(low))
+    if _size(low, high) <= _GRID:
+        return _chosen(_of(region, _grid(low, high)), number, rng)
     inside = _of(region, _solved(region, rng.integers(low, high, (_TRIES, len(low)), endpoint=True)))[:number]
     ends = [coordinates(part.sample_point())]
     bounded = part if part.is_bounded() else part.intersect(_box_set(low, high))
     if not bounded.is_empty():
         ends += [coordinates(end.sample_point()) for end in (bounded.lexmin(), bounded.lexmax())]
         if len(inside) < number // 2:
+            tractable(bounded, _ENDS)
             ends += [_toward(bounded, rng.integers(-99, 99, len(low), endpoint=True)) for _ in range(number // 2)]
     return np.concatenate([np.array(ends, np.int64), inside])
+
+
+def _chosen(points: Points, number: int, rng: np.random.Generator) -> Points:
+    """The first, the last and pseudo-random ones of points, so many of them."""
+    if len(points) <= number:
+        return points
+    middle = rng.choice(np.arange(1, len(points) - 1), number - 2, replace=False)
+    return points[np.concatenate([[0], np.sort(middle), [len(points) - 1]])]
 
 
 def _solved(region: Region, points: Points) -> Points:

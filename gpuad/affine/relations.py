@@ -18,14 +18,16 @@ from .effects import Dim
 from .values import Graph, Node
 
 if TYPE_CHECKING:
-    from islpy import Context, Map, Set, Val
+    from islpy import BasicSet, Context, Map, Set, Val
 
 _NAME = re.compile(r"\bs\d+\b")
 OPERATIONS = 1_000_000  # isl's steps for one query, about a quarter of a second
 DIVISIONS = 56  # quotients and remainders in one text: nested, each few take isl twice as long to read, and count as no operations
+QUOTIENTS = 8  # of one part of a set or relation: beyond, a single step of isl's may take milliseconds, and its operations bound no time
 _DIVISION = re.compile(r"\bmod\b|\bfloor\b|%")
 _local = threading.local()
 T = TypeVar("T")
+R = TypeVar("R", "Map", "Set", "Set | BasicSet")
 
 
 class Undecided(Exception):
@@ -61,6 +63,17 @@ def decided(query: Callable[[], T]) -> T:
         return query()
     except (islpy.Error, OverflowError) as error:
         raise Undecided(str(error)) from error
+
+
+def tractable(whole: R, most: int = QUOTIENTS) -> R:
+    """A set or relation about which isl may be asked. Raises Undecided if one part of it has more than `most` quotients: isl counts
+    allocations as operations, and solves a problem with a dozen nested quotients with few of these, in a minute."""
+    import islpy
+
+    found = whole.get_basic_maps() if isinstance(whole, islpy.Map) else whole.get_basic_sets()
+    if any(part.dim(islpy.dim_type.div) > most for part in found):
+        raise Undecided(f"more than {most} quotients and remainders in one relation")
+    return whole
 
 
 def is_so(query: Callable[[], bool], *, undecided: bool) -> bool:
