@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ..analysis.activity import Activity
-from ..analysis.flows import differentiable
+from ..analysis.flows import differentiable, differentiable_parts
 from ..errors import UnsupportedError
 from ..ir import folding as b
 from ..ir.functions import OVERFLOWING
@@ -130,10 +130,11 @@ class _Step:
     predicate: Expr | None
     conditional: bool = False
     divided: set[Expr] = field(default_factory=set)  # seeds of denominators that may overflow, and of what those are made of
+    counts: dict[int, tuple[Expr, int]] = field(default_factory=dict)  # leaves by identity; the expression beside it keeps its number
     powers: dict[Var, int] = field(default_factory=dict)  # of the product that is gone down: its factors that occur more than once
 
     def active(self, expr: Expr) -> bool:
-        return self.owner.facts.expression(expr)
+        return self.leaves(expr) > 0
 
     def down(self, expr: Expr, seed: Expr, result: Expr | None = None) -> None:
         if not self.active(expr):
@@ -168,7 +169,15 @@ class _Step:
         return self.named(seed)
 
     def leaves(self, expr: Expr) -> int:
-        return sum(1 for v in differentiable(expr) if v in self.owner.facts)
+        """The number of occurrences of active variables on which the expression depends differentiably; found once for each expression,
+        since it is asked at each level of a tree."""
+        if isinstance(expr, Var):
+            return int(expr.type.is_float and expr in self.owner.facts)
+        known = self.counts.get(id(expr))
+        if known is None:
+            known = expr, sum(self.leaves(child) for child in differentiable_parts(expr))
+            self.counts[id(expr)] = known
+        return known[1]
 
     def named(self, seed: Expr) -> Expr:
         var = self.owner.names.var(f"d{self.name}", seed.type)

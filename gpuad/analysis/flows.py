@@ -17,13 +17,20 @@ Value: TypeAlias = "ir.Var | ir.Buffer"
 
 def differentiable(expr: ir.Expr, *, steps: bool = True) -> Iterator[ir.Var]:
     """The float Vars on which the expression depends differentiably; without `steps`, those whose derivative is not 0 by the table."""
-    if not expr.type.is_float or (not steps and isinstance(expr, ir.Call) and expr.function in STEPS):
-        return
-    if isinstance(expr, ir.Var):
-        yield expr
-    for child in (expr.then, expr.otherwise) if isinstance(expr, ir.Select) else ir.children(expr):
-        if not (isinstance(expr, ir.Cast) and not child.type.is_float):
-            yield from differentiable(child, steps=steps)
+    waiting = [expr]
+    while waiting:  # no recursion: a sum of a thousand terms is as deep, and each level of generators hands on all that is below it
+        found = waiting.pop()
+        if isinstance(found, ir.Var) and found.type.is_float:
+            yield found
+        elif steps or not (isinstance(found, ir.Call) and found.function in STEPS):
+            waiting.extend(differentiable_parts(found)[::-1])
+
+
+def differentiable_parts(expr: ir.Expr) -> tuple[ir.Expr, ...]:
+    """The direct subexpressions on which an expression may depend differentiably."""
+    if not expr.type.is_float or (isinstance(expr, ir.Cast) and not expr.operand.type.is_float):
+        return ()
+    return (expr.then, expr.otherwise) if isinstance(expr, ir.Select) else ir.children(expr)
 
 
 def flows(kernel: ir.Kernel, carried_by: Callable[[ir.Expr], Iterable[ir.Var]]) -> Iterator[tuple[Value, Value]]:

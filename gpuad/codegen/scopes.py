@@ -194,6 +194,7 @@ def _implied(cast: ir.Cast, other: Scalar) -> bool:
 LIMIT = 120
 _INDENT = 4
 _OPERATORS = {"?": 1, ":": 1, "||": 2, "&&": 3, "==": 4, "!=": 4, "<": 4, ">": 4, "<=": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6, "%": 6}
+_LONGEST_OPERATOR = 2
 
 
 @dataclass(frozen=True)
@@ -223,17 +224,19 @@ def wrap_rest(indent: str, text: str, limit: int) -> list[str]:
 
 def _best(line: str, indent: int, limit: int) -> int | None:
     """The cheapest place behind the first third of the width, else the last one."""
-    fitting = [b for b in _breaks(line) if indent < b.at <= limit]
+    fitting = [b for b in _breaks(line, limit) if indent < b.at]
     late = [b for b in fitting if b.at > indent + (limit - indent) // 3]
     if late:
         return min(late, key=lambda b: (b.cost, -b.at)).at
     return fitting[-1].at if fitting else None
 
 
-def _breaks(line: str) -> Iterator[_Break]:
+def _breaks(line: str, limit: int) -> Iterator[_Break]:
+    """Places up to a limit where a line may end. No more of it is looked at: it may be as long as a sum of a thousand terms."""
     depth = 0
+    line = line[: limit + _LONGEST_OPERATOR + 1]
     code = line.find("//")
-    for at, sign in enumerate(line if code < 0 else line[:code]):
+    for at, sign in enumerate(line[:limit] if code < 0 else line[: min(code, limit)]):
         depth += (sign in "([{") - (sign in ")]}")
         if sign != " " or not line[:at].strip():
             continue
