@@ -6,6 +6,8 @@ launch (`Kernel`), several (`GridKernel`), or one that is made for each call's l
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -72,8 +74,15 @@ def from_file(file: SourceFile, name: str, options: Sequence[str] = ()) -> TextK
     return _made(file, name, options)
 
 
+_KEEPS_SUBNORMALS = re.compile(r"--?ftz=false")
+
+
 def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, module: ModuleMemory | None = None) -> TextKernel:
     """A kernel of a text."""
+    for option in options:
+        if _KEEPS_SUBNORMALS.fullmatch(option.strip()):
+            message = f"option {option.strip()!r} has no effect: CuPy appends -ftz=true, so float32 subnormals are 0 on a GPU"
+            warnings.warn(message, stacklevel=4)
     function = parse(file, options=tuple(options)).kernel(name)
     if any(is_expanded(d.type) for d in function.parameters):
         return ExpandedKernel(file, function, options, raw, module)

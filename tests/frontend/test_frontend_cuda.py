@@ -508,3 +508,32 @@ def test_pragmas_and_attributes() -> None:
 def test_overloaded_kernels_are_told_apart() -> None:
     with pytest.raises(CompileError, match="several kernels"):
         kernel("__global__ void k(float* x) {} __global__ void k(double* x) {}")
+
+
+@pytest.mark.parametrize(
+    ("statement", "column"),
+    [
+        ("x[0] = (a *= 3) + (a += 1) * 2;", 11),
+        ("x[0] = a++ * a;", 9),
+        ("x[i] = i++ + i;", 9),
+        ("x[0] = product(a++, a);", 17),
+        ("x[0] = grown<float>(a);", -1),
+    ],
+)
+def test_unsequenced_expressions_are_refused(statement: str, column: int) -> None:
+    helpers = (
+        "__device__ float product(float p, float q) { return p * q; }\ntemplate <class T> __device__ T grown(T p) { return p++ + p; }\n"
+    )
+    text = f"{helpers}__global__ void k(float* x) {{\nint i = 0; float a = x[i];\n{statement}\n}}\n"
+    with pytest.raises(CompileError, match="unsequenced .*: write two statements") as caught:
+        parse(SourceFile("<test>", text)).kernel("k")
+    assert caught.value.span is not None
+    if column > 0:
+        assert (caught.value.span.line, caught.value.span.column) == (5, column)
+    else:
+        assert caught.value.span.line == 2
+
+
+@pytest.mark.parametrize("statement", ["i = i++ + 1;", "x[i++] = x[i++];", "a = (i++, i) + 1;", "a = i ? i++ : i;", "a = i++ && i;"])
+def test_sequenced_expressions_are_taken(statement: str) -> None:
+    parse(SourceFile("<test>", f"__global__ void k(float* x) {{\nint i = 0; float a = x[i];\n{statement}\nx[0] = a; }}\n")).kernel("k")

@@ -379,7 +379,7 @@ def test_one_kernel_for_each_combination_of_types() -> None:
 def test_calls_that_are_refused() -> None:
     with pytest.raises(CompileError, match="`wave` takes 3 arguments, got 1"):
         J.wave(1, 1, (np.ones(3),))
-    with pytest.raises(LaunchError, match="argument 1 is 'a'; a jit function takes arrays and numbers"):
+    with pytest.raises(LaunchError, match="argument 1 is str 'a'; a jit function takes arrays and numbers"):
         J.wave(1, 1, ("a",))
     with pytest.raises(LaunchError, match="`square` is a device function"):
         J.square(1, 1, (1.0,))

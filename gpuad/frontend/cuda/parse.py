@@ -123,6 +123,7 @@ _OF_THE_HOST = re.compile(
     r"no \w+ named '(\w+_ptr|chrono|thread|c(out|err)|endl|runtime_error|exception|[io]?(f|string)stream)' in namespace 'std'.*"
     r"|.*(undefined template|incomplete type|incomplete result type) '(const )?std::.*"
 )
+_UNSEQUENCED = re.compile(r"\bunsequenced\b")
 _CONTAINED = "Semantic Issue"  # an error of this category does not change how the text around it is read
 
 
@@ -309,6 +310,8 @@ def _compile_error(error: Diagnostic, places: Places, around: Sequence[Cursor] =
         hint = f"; {host[0]!r} is a function of the host, which NVRTC reads too: it stands between #ifndef __CUDACC_RTC__ and #endif"
     elif _OF_THE_HOST.fullmatch(str(error.spelling)):
         hint = "; code of the host that needs it stands between #ifndef __CUDACC_RTC__ and #endif"
+    elif _UNSEQUENCED.search(str(error.spelling)):
+        hint = "; C++ does not say which comes first: write two statements"
     return CompileError(f"{error.spelling}{hint}", places.at(error.location))
 
 

@@ -198,7 +198,8 @@ def command_line(options: tuple[str, ...], name: str = "") -> CommandLine:
 
 _BASE = (
     *("-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "-nostdinc", "--cuda-gpu-arch=sm_80"),
-    *("-Wno-unknown-cuda-version", "-w", "-Wno-error=c++11-narrowing", "-Wno-c++11-narrowing", "-fno-builtin", "-ferror-limit=0"),
+    *("-Wno-unknown-cuda-version", "-Wno-error=c++11-narrowing", "-Wno-c++11-narrowing", "-fno-builtin", "-ferror-limit=0"),
+    "-Werror=unsequenced",  # undefined in C++: compilers differ in what comes of it
     "-Wno-register",  # clang would refuse the word in C++17; to CUDA's compilers it is worth a warning
 )
 
