@@ -160,7 +160,8 @@ def _chosen(points: Points, number: int, rng: np.random.Generator) -> Points:
     if len(points) <= number:
         return points
     middle = rng.choice(np.arange(1, len(points) - 1), number - 2, replace=False)
-    return points[np.concatenate([[0], np.sort(middle), [len(points) - 1]])]
+    chosen: Points = points[np.concatenate([[0], np.sort(middle), [len(points) - 1]])]
+    return chosen
 
 
 def _solved(region: Region, points: Points) -> Points:

@@ -525,7 +525,7 @@ def test_unsequenced_expressions_are_refused(statement: str, column: int) -> Non
         "__device__ float product(float p, float q) { return p * q; }\ntemplate <class T> __device__ T grown(T p) { return p++ + p; }\n"
     )
     text = f"{helpers}__global__ void k(float* x) {{\nint i = 0; float a = x[i];\n{statement}\n}}\n"
-    with pytest.raises(CompileError, match="unsequenced .*: write two statements") as caught:
+    with pytest.raises(CompileError, match=r"unsequenced .*: write two statements") as caught:
         parse(SourceFile("<test>", text)).kernel("k")
     assert caught.value.span is not None
     if column > 0:
