@@ -18,11 +18,11 @@ from .. import pipeline
 from ..errors import LaunchError
 from ..pipeline import Call
 from ..pipeline.derived_kernels import Tangent
-from ..public_calls import public
+from ..public_calls import flag, public, show
 from ..runtime.array_types import Extents
 from .argument_flattening import FlatArguments, library_of, on_stream
 from .call_replay import CallKey, replay_call
-from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes
+from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes, refuse_unseeded, unseeded
 from .forward_over_reverse import check_count, second_of
 from .grid_kernels import GridKernel
 from .grid_launches import forward_all, reverse_all, second_all
@@ -55,19 +55,21 @@ def autodiff(
 @overload
 def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None: ...
 @public
-def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
+def autodiff(k: Any, *call: Any, mode: Mode = Reverse, allow_unused: bool = False, **keywords: Any) -> None:
     """Runs a kernel and its derivative: with `mode=Reverse` forward, then the adjoint into the shadows; with `mode=Forward` primal and
     tangents (the shadows hold tangents, and are pushed through).
 
     `k`: what `gpuad.kernel` makes or takes. `call`, `keywords`: the kernel's own call: `grid, block, args, shared_mem=0, stream=None` for a
-    raw kernel, the arguments, outputs included, for an elementwise or reduction kernel.
+    raw kernel, the arguments, outputs included, for an elementwise or reduction kernel. `allow_unused`: whether it is all right that no
+    shadow holds a seed, since gpuad made all that could (of zeros), so that all gradients are 0, or with `mode=Forward` all tangents.
 
         gpuad.autodiff(square, grid, block, (Duplicated(x, dx), n))
 
     On exit primals hold what the kernel left in them. Raises before anything is written: LaunchError, ShadowError (shadows that do not
-    fit, or a gradient that would be dropped), UnsupportedError.
+    fit, a gradient that would be dropped, seeds that nobody has put anywhere), UnsupportedError.
     """
     family: Family = kernel(k)
+    flag("allow_unused", allow_unused)
     if not isinstance(mode, Mode):
         raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
@@ -77,6 +79,9 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
         except TypeError as error:
             refuse_call(family, error)
             raise
+        if not allow_unused:
+            forward, what = (True, "tangents") if mode is Forward else (False, "gradients")
+            refuse_unseeded(family.name, unseeded(whole[1].kernel, whole[1].args, forward), what)
         plans, known = _launches(*whole)
         if mode is Reverse:
             reverse_all(plans, known)
@@ -84,7 +89,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
             forward_all(plans, lambda chosen, call: _forward(chosen, call, unconnected=True))
         return
     try:
-        said = family.words(mode.value, *call, **keywords)
+        said = family.words(f"{mode.value}, unused" if allow_unused else mode.value, *call, **keywords)
     except TypeError as error:
         refuse_call(family, error)
         raise
@@ -94,19 +99,23 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None:
     if plan is not None:
         with plan.kernel.room(), on_stream(plan.stream, plan.args):
             chosen = plan.kernel.suited(plan.args, plan.shared_mem)
-            _autodiff(chosen, chosen.completed(plan), mode, said)
+            _autodiff(chosen, chosen.completed(plan), mode, allow_unused, said)
 
 
-def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, said: CallKey | None) -> None:
-    if mode is Reverse and run_again(chosen, plan, said):
+def _autodiff(chosen: Kernel, plan: Planned, mode: Mode, allow_unused: bool, said: CallKey | None) -> None:
+    missing = () if allow_unused else unseeded(chosen, plan.args, mode is Forward)
+    if mode is Reverse and not missing and run_again(chosen, plan, said):
         return
     call = chosen.bind(plan.grid, plan.block, plan.args, plan.shared_mem, plan.stream)
     if mode is Forward:
+        once(call, ("tangent", False), lambda: _tangent(chosen, call, False))
+        refuse_unseeded(chosen.name, missing, "tangents")
         tangent = _forward(chosen, call)
         exact = exactly(call, tangent.exact)
         chosen.note_call(said, plan.args, exact, pipeline.switches(), lambda: tangent_launches(tangent, exact))
         return
     launch_plan = launch_plan_of(chosen, call)
+    refuse_unseeded(chosen.name, missing)
     call = exactly(call, launch_plan.adjoint.exact)
     _reverse(launch_plan, call)
     chosen.note_call(said, plan.args, call, pipeline.switches(), lambda: reverse_launches(launch_plan, call))
@@ -169,36 +178,56 @@ def hvp(
 @overload
 def hvp(k: Any, *call: Any, **keywords: Any) -> None: ...
 @public
-def hvp(k: Any, *call: Any, **keywords: Any) -> None:
+def hvp(k: Any, *call: Any, allow_unused: bool = False, **keywords: Any) -> None:
     """`hvp(k, *call, directions)`: runs a kernel, its adjoint, and the derivative of both along a direction (forward over reverse).
 
     `call`, `keywords`: as in `autodiff`. `directions` has an entry for each argument: for `Duplicated(x, dx)` a `Duplicated(x_dot, dx_dot)`
     with the tangents of primal and shadow, for `Active(a, da)` an `Active(a_dot, da_dot)`, for anything else None. On exit `x`, `x_dot` are
     the state after the launch and its tangent, `dx` holds the adjoint as after `autodiff`, and `dx_dot` its derivative along the direction:
-    with `dx_dot` zero on entry, the product of the Hessian of `<dx, F(x)>` with `x_dot`, added. Raises as `autodiff` does.
+    with `dx_dot` zero on entry, the product of the Hessian of `<dx, F(x)>` with `x_dot`, added. `allow_unused`: as of `autodiff`. Raises as
+    `autodiff` does.
 
         gpuad.hvp(square, grid, block, (Duplicated(x, dx), n), (Duplicated(x_dot, dx_dot), None))
     """
     family: Family = kernel(k)
+    flag("allow_unused", allow_unused)
     outside_of_tapes(family.name, "hvp")
-    if not call:
-        raise LaunchError(f"`{family.name}`: the last argument of hvp are the directions")
-    *own, directions = call
-    if family.in_parts:
-        _hvp_in_parts(family, directions, *family.in_parts_of(*own, **keywords))
-        return
-    plan = family.planned(*own, **keywords)
+    *own, directions = call or (None,)
+    if not isinstance(directions, tuple | list):
+        raise LaunchError(
+            f"`{family.name}`: the last argument of hvp are the `directions`, a tuple with a pair or None for each argument, not "
+            f"{show(directions)}. Nothing was launched."
+        )
+    try:
+        whole = family.in_parts_of(*own, **keywords) if family.in_parts else None
+        plan = family.planned(*own, **keywords) if whole is None else whole[1]
+    except TypeError as error:
+        refuse_call(family, error)
+        raise
     if plan is None:
+        return
+    if whole is not None:
+        _hvp_in_parts(family, directions, *whole, allow_unused)
         return
     given = directions if type(directions) is FlatArguments else family.directions(directions, plan.kernel)
     with plan.kernel.room(), on_stream(plan.stream, plan.args):
         made = [*given, *[None] * (len(plan.args) - len(given))] if plan.kernel is not family else given
-        second_of(plan.kernel.suited(plan.args, plan.shared_mem), plan, made).run()
+        chosen = plan.kernel.suited(plan.args, plan.shared_mem)
+        second = second_of(chosen, plan, made)
+        _refuse_unseeded(chosen, plan.args, made, allow_unused)
+        second.run()
 
 
-def _hvp_in_parts(family: Family, directions: Any, kernel: GridKernel, whole: Planned) -> None:
+def _refuse_unseeded(chosen: Kernel, args: Sequence[Any], directions: Sequence[Any], allow_unused: bool) -> None:
+    """A second derivative is 0 where neither a shadow nor a tangent of one holds anything."""
+    if not allow_unused and unseeded(chosen, directions):
+        refuse_unseeded(chosen.name, unseeded(chosen, args))
+
+
+def _hvp_in_parts(family: Family, directions: Any, kernel: GridKernel, whole: Planned, allow_unused: bool) -> None:
     given = family.directions(directions, kernel)
     check_count(kernel.name, len(whole.args), given)
+    _refuse_unseeded(whole.kernel, whole.args, given, allow_unused)
     plans, known = _launches(kernel, whole)
     second_all(plans, given, known)
 

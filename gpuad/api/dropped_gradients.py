@@ -12,13 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from .. import pipeline
 from ..analysis.activity import Escape
+from ..arguments.annotations import Active, BatchDuplicated, Duplicated
 from ..arguments.recorder import current as recording
 from ..errors import ShadowError, TapeError
+from ..ir.records import split_parameter
 from ..pipeline import Call
 from ..pipeline.derived_kernels import Adjoint
+from .argument_flattening import FlatArguments
 from .kernels import Kernel
 
 
@@ -56,6 +60,30 @@ def dropped(chosen: Kernel, position: int, escape: Escape, actives: str, kind: s
         f"{where}error: argument {position + 1} `{name}` of kernel `{chosen.name}` gets values that depend on {actives}, {why}{caret}\n"
         f"  pass Duplicated({name}) to keep its gradient, or {offer.format(name)}. Nothing was launched."
     )
+
+
+def unseeded(chosen: Kernel, args: Sequence[Any], forward: bool = False) -> tuple[str, ...]:
+    """The arguments that seeds would be in, if none of them has one: those with a shadow that the kernel writes, or with `forward` reads.
+    None where one of them has, or may have: a shadow of the caller's own, one that he has asked for, one that a call has added to."""
+    declared = chosen.flat if type(args) is FlatArguments else chosen.declared
+    primal = chosen.primal()
+    ends = {b.name for b in primal.buffers if pipeline.loads(primal, b)} if forward else set(chosen.written)
+    pairs = {d.name: x for d, x in zip(declared, args, strict=False) if any(leaf.name in ends for leaf in split_parameter(d))}
+    numbers = [x for x in args if isinstance(x, Active)] if forward else []
+    active = {name: x for name, x in pairs.items() if isinstance(x, Duplicated | BatchDuplicated)}
+    return tuple(active) if not numbers and all(isinstance(x, Duplicated) and x.is_unseeded for x in active.values()) else ()
+
+
+def refuse_unseeded(name: str, found: Sequence[str], what: str = "gradients") -> None:
+    """ShadowError for a call whose derivative is 0 for want of a seed (rule 29 of the contract)."""
+    if found:
+        shadows = ", ".join(f"`{n}`" for n in found)
+        seed = "seed dL/d" if what == "gradients" else "direction d"
+        raise ShadowError(
+            f"`{name}`: all {what} are 0: the shadow of {shadows} was made by gpuad, of zeros, and nothing has been put into it. Put the "
+            f"{seed}{found[0]} there before the call: Duplicated({found[0]}, d{found[0]}), or `.shadow[...] = ...`. If zeros are what you "
+            "want, say so: allow_unused=True. Nothing was launched."
+        )
 
 
 def outside_of_tapes(name: str, what: str) -> None:

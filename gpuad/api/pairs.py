@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from .. import pipeline
 from ..arguments import split_options
-from ..errors import GpuadError, LaunchError, ShadowError
+from ..errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError
 from ..ir.aliases import Aliases
 from ..ir.nodes import Kernel as IrKernel
 from ..ir.records import split_parameter
@@ -22,12 +22,12 @@ from ..ir.types import Scalar
 from ..pipeline import Call, State
 from ..pipeline.derived_kernels import Adjoint
 from ..pipeline.pattern import Pattern
-from ..public_calls import public
+from ..public_calls import flag, public, show
 from ..runtime.array_types import Extents
 from ..runtime.base import Memory
 from .argument_flattening import on_stream
-from .dropped_gradients import dropped, kept_seeds, outside_of_tapes
-from .kernels import SHADOWED, Family, Kernel, Planned, pattern_of
+from .dropped_gradients import dropped, kept_seeds, outside_of_tapes, refuse_unseeded, unseeded
+from .kernels import SHADOWED, Family, Kernel, Planned, pattern_of, refuse_call
 from .launch_plan import exactly, once
 from .making import kernel
 
@@ -63,7 +63,8 @@ def autodiff_thunk(
 
     `saved = augmented(grid, block, args)` runs the kernel and keeps every value that the reverse will read and the caller could
     overwrite, but those of the parameters in `not_overwritten`; arguments may be bare. `reverse(grid, block, args, saved)` accumulates
-    into the shadows of `args`; each `saved` serves once.
+    into the shadows of `args`; each `saved` serves once. Where no shadow holds a seed it says so, as `autodiff` does, or takes
+    `allow_unused=True`.
 
         augmented, reverse = gpuad.autodiff_thunk(square, x=Duplicated)
         saved = augmented(grid, block, (x, n))
@@ -116,9 +117,15 @@ class _Pair:
         return adjoint, primal
 
     @public
-    def reverse(self, grid: Extents, block: Extents, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None) -> None:
+    def reverse(
+        self, grid: Extents, block: Extents, args: Sequence[Any], saved: Saved, *, shared_mem: int = 0, stream: Any = None,
+        allow_unused: bool = False,
+    ) -> None:  # fmt: skip
         """Accumulates into the shadows of `args`."""
-        if not isinstance(saved, Saved) or saved.used:
+        flag("allow_unused", allow_unused)
+        if not isinstance(saved, Saved):
+            raise ArgumentTypeError(f"`{self.whole.name}`: `saved` is what `augmented` gave, not {show(saved)}. No shadow was touched.")
+        if saved.used:
             raise GpuadError(f"`{self.whole.name}`: a saved state serves one reverse; run the augmented forward again")
         with self.whole.room(), on_stream(stream, args):
             chosen = self.whole.suited(args, shared_mem)
@@ -131,6 +138,7 @@ class _Pair:
             call = exactly(call, adjoint.exact)
             pipeline.check_same(saved.call, call, saved.marks)
             self._check_active(saved, chosen, pattern)
+            refuse_unseeded(chosen.name, () if allow_unused else unseeded(chosen, args))
             saved.used = True
             call = kept_seeds(call, adjoint)
             for width in range(call.bound.width):
@@ -173,7 +181,11 @@ def _thunk_of_family(
 
     def planned(call: Sequence[Any], keywords: Mapping[str, Any]) -> Planned:
         outside_of_tapes(family.name, "a split pair")
-        plan = family.planned(*call, **keywords)
+        try:
+            plan = family.planned(*call, **keywords)
+        except TypeError as error:
+            refuse_call(family, error)
+            raise
         if plan is None:
             raise LaunchError(f"`{family.name}`: no element, so there is nothing to differentiate")
         if plan.kernel not in pairs:
@@ -188,12 +200,15 @@ def _thunk_of_family(
         makers[saved] = plan.kernel
         return saved
 
-    def reverse(*call: Any, **keywords: Any) -> None:
-        *own, saved = call
+    def reverse(*call: Any, allow_unused: bool = False, **keywords: Any) -> None:
+        *own, saved = call or (None,)
+        if not isinstance(saved, Saved):
+            raise ArgumentTypeError(f"`{family.name}`: the last argument is what `augmented` gave, not {show(saved)}.")
         plan = planned(own, keywords)
-        if not isinstance(saved, Saved) or makers.get(saved) is not plan.kernel:
+        if makers.get(saved) is not plan.kernel:
             raise GpuadError(f"`{family.name}`: the last argument is no state that a call with arguments of these types has saved")
-        pairs[plan.kernel][1](plan.grid, plan.block, plan.args, saved, shared_mem=plan.shared_mem, stream=plan.stream)
+        run = pairs[plan.kernel][1]
+        run(plan.grid, plan.block, plan.args, saved, shared_mem=plan.shared_mem, stream=plan.stream, allow_unused=allow_unused)
 
     return augmented, reverse
 

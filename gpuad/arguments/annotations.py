@@ -128,6 +128,13 @@ class Duplicated(Operators, _Annotated):
     def shadow(self) -> NdArray:
         """The shadow array; made (zeros, laid out like the primal) at the first use if none was given."""
         if self._deferred is not None:
+            self._deferred.looked = True
+        return self.passed_shadow
+
+    @property
+    def passed_shadow(self) -> Any:
+        """The shadow, for a call that the pair is passed to."""
+        if self._deferred is not None:
             self._deferred.show()
         shadow: NdArray = self.own_shadow
         return shadow
@@ -171,6 +178,14 @@ class Duplicated(Operators, _Annotated):
     def has_shadow(self) -> bool:
         """Whether the shadow exists already."""
         return self._shadow is not None
+
+    @property
+    def is_unseeded(self) -> bool:
+        """Whether the shadow was made here, the caller has not asked for it, and it holds zeros."""
+        if self._deferred is None or self._deferred.looked:
+            return False
+        shadow = self.own_shadow
+        return not bool((shadow if shadow.dtype.names is None else shadow.reshape(-1).view(np.uint8)).any())
 
     @property
     def keep(self) -> bool:
@@ -362,6 +377,8 @@ class Active(Compared):
     def shadow(self) -> Any:
         """Where the gradient is added."""
         return self._shadow
+
+    passed_shadow = shadow
 
     def __copy__(self) -> Active:
         """A pair of this number and its shadow."""

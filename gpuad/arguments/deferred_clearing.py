@@ -31,12 +31,13 @@ Owed = Mapping[Hashable, "tuple[Elements, Sequence[Callable[[], Any]]]"]  # elem
 
 
 class DeferredClearing:
-    """Whether the caller has seen a shadow that was made for him; `owed` elements by the allocation, and what clears them."""
+    """Whether the caller has seen a shadow that was made for him; `owed` elements by the allocation, and what clears them. `looked`:
+    whether he himself has asked for it, not only a call that it was passed to: he may have put a seed there."""
 
-    __slots__ = ("__weakref__", "owed", "seen", "shadow")
+    __slots__ = ("__weakref__", "looked", "owed", "seen", "shadow")
 
     def __init__(self) -> None:
-        self.seen = False
+        self.seen = self.looked = False
         self.shadow: Any = None
         self.owed: dict[Hashable, tuple[Elements, Sequence[Callable[[], Any]]]] = {}
 
