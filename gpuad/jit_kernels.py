@@ -17,8 +17,8 @@ from .api import BoundLaunch, CallKey, Family, Kernel, Past, Planned, offer, on_
 from .api.explain import AdjointText
 from .arguments import split_options
 from .arguments.annotations import Active, Duplicated
-from .arguments.arrays import as_array
-from .errors import LaunchError, UnknownNameError, UnsupportedError
+from .arguments.arrays import as_array, is_array
+from .errors import ArgumentTypeError, LaunchError, UnknownNameError, UnsupportedError
 from .frontend.python_jit import ArrayType, Builtin, Lowered, NumberType, Signature, lower
 from .frontend.python_jit.fence import HALF_ARGUMENT, NUMPY_MODE
 from .frontend.python_jit.names import BUILTINS
@@ -28,7 +28,7 @@ from .ir.types import F16, F32, F64, Complex
 from .memo import specialized
 from .ops.layout import element_strides, hull_size, origin, primal_of, reached
 from .ops.trace_cache import Complete
-from .public_calls import public, show
+from .public_calls import flag, optional, public, show, taking
 from .runtime.array_types import Extents, NdArray
 
 _WIDE = 2**31 - 1
@@ -141,7 +141,7 @@ def _opened(arg: Any, name: str = "") -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    return hasattr(value, "strides") and not isinstance(value, np.generic)
+    return is_array(value)
 
 
 def _type(name: str, number: int, arg: Any) -> ArrayType | NumberType:
@@ -169,13 +169,19 @@ def _layout(name: str, array: NdArray) -> dict[str, int]:
     return lengths | strides | {f"{name}_o": origin(array) if array.size else 0, f"{name}_size": int(array.size)}
 
 
+def function_of_python(name: str, value: Any) -> None:
+    """ArgumentTypeError for what is no Python function."""
+    if not callable(value) or isinstance(value, type):
+        raise ArgumentTypeError(f"jit: `{name}` is a Python function, not {show(value)}.")
+
+
 class _Jit:
     """The decorator `@gpuad.jit`, and the names of `cupyx.jit`: `jit.rawkernel`, `jit.grid`, `jit.threadIdx`, `jit.atomic_add`, ...
 
     `function`: a Python function in that language, which stands in a file. `device`: whether it is called by kernels, and never launched.
     What it makes is launched and differentiated like a `Kernel`: `k[grid, block](*args)`, `gpuad.autodiff(k, grid, block, args)`."""
 
-    @public
+    @taking(function=optional(function_of_python), device=flag)
     def __call__(self, function: Callable[..., Any] | None = None, *, device: bool = False) -> Any:
         """`@jit` or `@jit(device=True)`: a Python function as a kernel, or as a function that kernels call. It becomes one at its first
         call with arguments of new types, and raises CompileError and UnsupportedError at its lines then."""

@@ -10,13 +10,23 @@ from __future__ import annotations
 import inspect
 import operator
 import reprlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from .errors import ArgumentError, ArgumentTypeError, ArgumentValueError
+from .errors import (
+    ArgumentAxisError,
+    ArgumentError,
+    ArgumentIndexError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    GpuadError,
+    LaunchError,
+    UnsupportedError,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,22 +40,94 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **keywords: P.kwargs) -> R:
         try:
             return function(*args, **keywords)
-        except TypeError as error:
-            if isinstance(error, ArgumentError):
-                _name(error, function, args, keywords)
-            elif not_bound(error):
-                raise ArgumentTypeError(f"{_without_module(error)}. {how_called(function)}") from None
-            raise
         except ArgumentError as error:
             _name(error, function, args, keywords)
+            raise
+        except TypeError as error:
+            _refuse_unbound(error, function)
             raise
 
     return call
 
 
+def public_operation(function: Callable[P, R]) -> Callable[P, R]:
+    """As `public`, for a function that stands for one of NumPy's. Errors of NumPy's that its arguments lead to become ArgumentErrors, which
+    show the arguments."""
+
+    names = tuple(inspect.signature(function).parameters)
+    checked = [(k, name, _BY_NAME[name]) for k, name in enumerate(names) if name in _BY_NAME]
+
+    @wraps(function)
+    def call(*args: P.args, **keywords: P.kwargs) -> R:
+        try:
+            for k, name, check in checked:
+                if k < len(args):
+                    check(name, args[k])
+                elif name in keywords:
+                    check(name, keywords[name])
+            return function(*args, **keywords)
+        except (ArgumentError, UnsupportedError, LaunchError) as error:
+            _name(error, function, args, keywords)
+            if not any(f"`{name}`" in str(error) for name in names):
+                error.args = (f"{error}{_given(function, args, keywords)}",)
+            raise
+        except (TypeError, ValueError, IndexError, OverflowError) as error:
+            if isinstance(error, GpuadError):
+                raise
+            _refuse_unbound(error, function)
+            kind = next((ours for theirs, ours in _OURS.items() if isinstance(error, theirs)), ArgumentValueError)
+            raise kind(f"{called(function)}: {str(error)[:_LONGEST]}{_given(function, args, keywords)}") from error
+
+    return call
+
+
+def taking(**checks: Callable[[str, Any], Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A `public` function some of whose arguments are looked at first: by name, what raises an ArgumentError for those that it does not
+    take."""
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        parameters = inspect.signature(function).parameters.values()
+        names = tuple(p.name for p in parameters if p.kind is not p.VAR_POSITIONAL and p.kind is not p.KEYWORD_ONLY)
+
+        @wraps(function)
+        def call(*args: P.args, **keywords: P.kwargs) -> R:
+            for name, value in (*zip(names, args, strict=False), *keywords.items()):
+                if name in checks:
+                    checks[name](name, value)
+            return function(*args, **keywords)
+
+        return public(call)
+
+    return decorated
+
+
+def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """None, or what a check takes."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+_OURS: dict[type[Exception], type[ArgumentError]] = {
+    np.exceptions.AxisError: ArgumentAxisError, TypeError: ArgumentTypeError, IndexError: ArgumentIndexError,
+}  # fmt: skip
+
+
+def _refuse_unbound(error: Exception, function: Callable[..., Any]) -> None:
+    """Raises ArgumentTypeError if the call itself has failed, in the frame where the error was caught."""
+    if isinstance(error, TypeError) and not_bound(error):
+        raise ArgumentTypeError(f"{_without_module(error)}. {how_called(function)}") from None
+
+
+def _given(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+    """The arguments of a call, for the end of a message."""
+    bound = inspect.signature(function).bind_partial(*args, **keywords).arguments
+    return f" (given {', '.join(f'`{name}`: {show(value)}' for name, value in bound.items())})"
+
+
 def not_bound(error: TypeError) -> bool:
     """Whether the call in this frame has failed before its function began: its arguments do not fit the parameters."""
     traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None and traceback.tb_next.tb_frame.f_code.co_filename == __file__:
+        traceback = traceback.tb_next
     return traceback is not None and traceback.tb_next is None and "argument" in str(error)
 
 
@@ -66,9 +148,9 @@ def _without_module(error: TypeError) -> str:
     return str(error).replace(".__init__()", "()").replace(".__call__()", "()")
 
 
-def _name(error: ArgumentError, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+def _name(error: GpuadError, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     """Says whose argument the value of an error is, if it has not been said."""
-    if error.argument is None:
+    if not isinstance(error, ArgumentError) or error.argument is None:
         return
     value, error.argument = error.argument[0], None
     bound = inspect.signature(function).bind_partial(*args, **keywords).arguments
@@ -88,6 +170,8 @@ def _parts(name: str, given: Any) -> Iterator[tuple[str, Any]]:
 
 # --- what arguments are taken ----------------------------------------------------------------------------------------------------------
 
+_MOST = 1e15  # of seconds, of times: beyond it a number is a mistake
+_LONGEST = 300  # letters of a message of NumPy's
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 40
 
@@ -111,14 +195,31 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def index(value: Any) -> int | None:
+    """A whole number as Python's; None for what is none, True and False among it."""
+    try:
+        return None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        return None
+
+
 def whole(name: str, value: Any, least: int = 0) -> int:
     """A whole number, at least `least`; ArgumentTypeError and ArgumentValueError for what is none."""
-    if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
+    number = index(value)
+    if number is None:
         raise ArgumentTypeError(f"`{name}` is a whole number, not {show(value)}.")
-    number = operator.index(value)
-    if number < least:
-        raise ArgumentValueError(f"`{name}` is {least} or more, not {number}.")
+    if not least <= number < _MOST:
+        raise ArgumentValueError(f"`{name}` is a whole number, {least} or more, not {show(number)}.")
     return number
+
+
+def positive(name: str, value: Any) -> float:
+    """A finite number above 0; ArgumentTypeError and ArgumentValueError for what is none."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise ArgumentTypeError(f"`{name}` is a number, not {show(value)}.")
+    if not 0 < value < _MOST:
+        raise ArgumentValueError(f"`{name}` is a number above 0, not {show(value)}.")
+    return float(value)
 
 
 def text(name: str, value: Any) -> str:
@@ -142,8 +243,26 @@ def mapping(name: str, value: Any) -> Mapping[Any, Any]:
     return value
 
 
+def dtype(name: str, value: Any) -> np.dtype[Any] | None:
+    """A type of numbers, or None; ArgumentTypeError for anything else."""
+    if value is None:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of texts that were names of types once
+            found: np.dtype[Any] = np.dtype(value if isinstance(value, np.dtype | str | type) else object)
+    except TypeError:
+        found = np.dtype(object)
+    if found.kind not in "biufc" and (found.kind != "V" or not found.itemsize or found.names is not None):
+        raise ArgumentTypeError(f"`{name}` is a type of numbers, such as numpy.float64, not {show(value)}.")
+    return found
+
+
 def of_these(name: str, value: Any, offered: Sequence[Any]) -> Any:
     """One of a few values; ArgumentValueError for any other."""
     if not any(value is o or (type(value) is type(o) and value == o) for o in offered):
         raise ArgumentValueError(f"`{name}` is one of {', '.join(map(repr, offered))}, not {show(value)}.")
     return value
+
+
+_BY_NAME: dict[str, Callable[[str, Any], Any]] = {"keepdims": flag, "lower": flag, "unit_diagonal": flag, "dtype": dtype}  # of operations

@@ -71,7 +71,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, allow_unused: bool = Fals
     family: Family = kernel(k)
     flag("allow_unused", allow_unused)
     if not isinstance(mode, Mode):
-        raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {mode!r}. Nothing was launched.")
+        raise LaunchError(f"`{family.name}`: mode is gpuad.Reverse or gpuad.Forward, not {show(mode)}. Nothing was launched.")
     outside_of_tapes(family.name, "autodiff")
     if family.in_parts:
         try:

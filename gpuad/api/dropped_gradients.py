@@ -65,6 +65,8 @@ def dropped(chosen: Kernel, position: int, escape: Escape, actives: str, kind: s
 def unseeded(chosen: Kernel, args: Sequence[Any], forward: bool = False) -> tuple[str, ...]:
     """The arguments that seeds would be in, if none of them has one: those with a shadow that the kernel writes, or with `forward` reads.
     None where one of them has, or may have: a shadow of the caller's own, one that he has asked for, one that a call has added to."""
+    if not isinstance(args, tuple | list):
+        return ()
     declared = chosen.flat if type(args) is FlatArguments else chosen.declared
     primal = chosen.primal()
     ends = {b.name for b in primal.buffers if pipeline.loads(primal, b)} if forward else set(chosen.written)

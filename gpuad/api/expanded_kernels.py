@@ -11,10 +11,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..arguments import split_options
+from ..arguments.annotations import shadow_array
 from ..errors import LaunchError
 from ..ir.surface import Declaration, Function, has_grid_barrier
 from ..memo import specialized
-from ..public_calls import public
+from ..public_calls import public, taking, text
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
@@ -55,12 +56,12 @@ class ExpandedKernel(TextKernel):
         """Declarations of the parameters, in order of the call."""
         return self.function.parameters[: len(self.function.parameters) - len(self.function.globals)]
 
-    @public
+    @taking(name=text)
     def get_global(self, name: str) -> Any:
         """A variable of the module, as `Kernel.get_global` gives it."""
         return self.module.get(self.name, global_of(self.function, self.name, name))
 
-    @public
+    @taking(name=text, shadow=shadow_array)
     def with_shadow(self, name: str, shadow: NdArray) -> ExpandedKernel:
         """The kernel with a shadow for a variable of its module."""
         other = copy.copy(self)

@@ -18,7 +18,7 @@ from ..analysis.activity import activity, connected, escapes
 from ..analysis.affine_forms import Launch as Numbers
 from ..analysis.must_define import defines_before_use
 from ..arguments import split_options
-from ..arguments.annotations import BatchDuplicated, Duplicated
+from ..arguments.annotations import BatchDuplicated, Duplicated, shadow_array
 from ..arguments.recorder import current as recording
 from ..errors import GpuadError, LaunchError, ShadowError, UnsupportedError
 from ..ir import nodes as ir
@@ -33,7 +33,7 @@ from ..lower.normalize import host_numbers
 from ..memo import Memo
 from ..pipeline import Call, active_positions
 from ..pipeline.pattern import stopped
-from ..public_calls import public
+from ..public_calls import public, taking, text
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory, library_of, on_stream
@@ -108,12 +108,12 @@ class GridKernel(TextKernel):
         """The parameters, followed by pointers to the variables of the module that the kernel reaches."""
         return self.unsplit.declared
 
-    @public
+    @taking(name=text)
     def get_global(self, name: str) -> Any:
         """A variable of the module, as `Kernel.get_global` gives it."""
         return self.unsplit.get_global(name)
 
-    @public
+    @taking(name=text, shadow=shadow_array)
     def with_shadow(self, name: str, shadow: NdArray) -> GridKernel:
         """The kernel with a shadow for a variable of its module."""
         other = copy.copy(self)

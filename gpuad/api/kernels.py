@@ -18,8 +18,8 @@ import numpy as np
 from .. import pipeline
 from ..analysis.moving_numbers import Moves, moving_numbers, numbers_as_values
 from ..analysis.races import sure_extents
-from ..arguments import activities, bind, check_count, check_launch, geometry, split_options
-from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
+from ..arguments import activities, bind, check_count, check_form, check_launch, geometry, split_options
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, shadow_array
 from ..arguments.conversions import is_null
 from ..arguments.recorder import current as recording
 from ..errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError
@@ -36,12 +36,12 @@ from ..pipeline import Call, executor_of
 from ..pipeline.derived_kernels import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
 from ..pipeline.pattern import Pattern
-from ..public_calls import how_called, not_bound, public
+from ..public_calls import how_called, not_bound, public, taking, text
 from ..recursion_limit import room
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .argument_flattening import FlatArguments, Flattening, ModuleMemory, library_of, on_stream
-from .call_replay import CallKey, Launch, Past, call_key, note, replay_call
+from .call_replay import CallKey, Launch, Past, call_key, note, plain, replay_call
 from .explain import AdjointText, adjoint_text
 from .moved_arguments import moved_arguments, moving_values
 from .specialization_key import Ready, ready, rounding, specialization_key
@@ -165,7 +165,7 @@ class Kernel(TextKernel):
         """The parameters, followed by pointers to the variables of the module that the kernel reaches."""
         return self.function.parameters
 
-    @public
+    @taking(name=text)
     def get_global(self, name: str) -> Any:
         """A `__constant__` or `__device__` variable that the kernel reaches, as an array on its memory: a NumPy array for a kernel from
         text (of shape () for a single number or struct, a struct's fields under their names), a CuPy array on the module's memory for one
@@ -173,7 +173,7 @@ class Kernel(TextKernel):
         name."""
         return self.module.get(self.name, global_of(self.function, self.name, name))
 
-    @public
+    @taking(name=text, shadow=shadow_array)
     def with_shadow(self, name: str, shadow: NdArray) -> Kernel:
         """The kernel, of this module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
         other = copy.copy(self)
@@ -219,8 +219,10 @@ class Kernel(TextKernel):
         is launched."""
         recorder = recording.get()
         if recorder is not None:
-            if shared_mem != 0 or stream is not None:
-                check_launch(self.name, shared_mem, stream)
+            check_launch(self.name, shared_mem, stream)
+            check_form(self.name, args)
+            if not (plain(grid) and plain(block)):
+                grid, block = geometry(grid, block)
             own = self.suited(args, shared_mem) if self._varies else self
             recorder.launch(own, grid, block, own.whole(args), shared_mem, stream)
             return

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, overload
 
 from ..deferred_import import import_registered
-from ..errors import LaunchError
+from ..errors import CompileError, LaunchError, MissingFileError
 from ..frontend.cuda import parse
 from ..ir.records import is_expanded
 from ..ir.surface import has_grid_barrier
-from ..public_calls import public
+from ..public_calls import public, show, text, texts
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
 from .expanded_kernels import ExpandedKernel
@@ -51,13 +51,15 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
     `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
     UnsupportedError (with file, line and column) for what gpuad cannot represent.
     """
+    options = texts("options", options)
+    if name is not None:
+        text("name", name)
     if isinstance(source, Kernel | ExpandedKernel | GridKernel) and name is not None:
         return _made(source.file, name, source.options, source.raw, source.module)
     if isinstance(source, Family):
         return source
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith((".cu", ".cuh"))):
-        path = Path(source)
-        return _made(SourceFile(str(source), path.read_text(encoding="utf-8")), _chosen(name, str(source)), options)
+        return _made(SourceFile(str(source), _read(Path(source))), _chosen(name, str(source)), options)
     if isinstance(source, str):
         return _made(SourceFile("<source>", source), _chosen(name, "<source>"), options)
     if isinstance(source, BoundLaunch):
@@ -67,6 +69,18 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
     import_registered()
     made = next((m for m in (recognise(source) for recognise in _families) if m is not None), None)
     return made or _from_cupy(source, name, options)
+
+
+def _read(path: Path) -> str:
+    """The text of a file. MissingFileError where there is none, CompileError where it is no text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CompileError(f"`source`: the file {path} is no text in UTF-8 ({error})") from None
+    except OSError as error:
+        raise MissingFileError(
+            f"`source`: the file {path} cannot be read ({error.strerror}): the path is taken from {Path.cwd()}"
+        ) from None
 
 
 def from_file(file: SourceFile, name: str, options: Sequence[str] = ()) -> TextKernel:
@@ -93,7 +107,7 @@ def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, 
 
 def _chosen(name: str | None, where: str) -> str:
     if name is None:
-        raise LaunchError(f"{where}: give the kernel's name as second argument")
+        raise LaunchError(f"{where}: give the kernel's `name` as second argument")
     return name
 
 
@@ -102,7 +116,7 @@ def _from_cupy(source: Any, name: str | None, options: Sequence[str]) -> Family:
     code = getattr(source, "code", None)
     if code is None:
         what = "was made from a binary and has no source" if hasattr(source, "file_path") else "is no kernel"
-        raise LaunchError(f"{type(source).__name__} {what}; pass CUDA text and a name, a .cu path and a name, or a CuPy RawKernel")
+        raise LaunchError(f"`source`: {show(source)} {what}; pass CUDA text and a name, a .cu path and a name, or a CuPy RawKernel")
     given = (*getattr(source, "options", ()), *options)
     file, own = SourceFile(f"<{type(source).__name__}>", code), getattr(source, "name", None)
     expressions = _expressions(source)

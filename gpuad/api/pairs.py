@@ -22,7 +22,7 @@ from ..ir.types import Scalar
 from ..pipeline import Call, State
 from ..pipeline.derived_kernels import Adjoint
 from ..pipeline.pattern import Pattern
-from ..public_calls import flag, public, show
+from ..public_calls import flag, public, show, texts
 from ..runtime.array_types import Extents
 from ..runtime.base import Memory
 from .argument_flattening import on_stream
@@ -72,7 +72,7 @@ def autodiff_thunk(
     """
     family: Family = kernel(k)
     positional, named, options = split_options(annotations, by_name, {"not_overwritten": not_overwritten})
-    left = options["not_overwritten"] or ()
+    left = () if options["not_overwritten"] is None else texts("not_overwritten", options["not_overwritten"])
     if not isinstance(family, Kernel):
         return _thunk_of_family(family, positional, left, named)
     pair = _Pair(family, family.activities(positional, named), frozenset(left))

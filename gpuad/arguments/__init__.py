@@ -4,7 +4,7 @@
 """
 
 from .aliasing import Alias
-from .binding import Bound, activities, bind, check_count, check_launch, geometry, split_options
+from .binding import Bound, activities, bind, check_count, check_form, check_launch, geometry, split_options
 from .conversions import BoundArgument
 from .records import numbers_of
 
@@ -15,6 +15,7 @@ __all__ = [
     "activities",
     "bind",
     "check_count",
+    "check_form",
     "check_launch",
     "geometry",
     "numbers_of",

@@ -15,7 +15,16 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..errors import ArgumentTypeError, ShadowError, TapeError, UnknownNameError, UnsupportedError
+from ..errors import (
+    ArgumentIndexError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    GpuadError,
+    ShadowError,
+    TapeError,
+    UnknownNameError,
+    UnsupportedError,
+)
 from ..public_calls import flag, public, show
 from ..runtime.array_locks import derived
 from ..runtime.array_types import NdArray
@@ -26,7 +35,8 @@ from .recorder import current
 
 _MAKING = threading.RLock()  # threads that come to a pair at once get one shadow; that of a view is made of another's
 
-_NO_NUMBERS = "OSUMm"  # kinds of dtypes: Python objects, texts, dates
+_NO_NUMBERS = frozenset("OSUMm")  # kinds of dtypes: Python objects, texts, dates
+_SHADOW_OF_NUMBER = "it needs an array of shape () or (1,), such as zeros(()): `dtheta[i]` is a copy, `dtheta[i, ...]` a view"
 _SHADOW = "a shadow is an array like its primal, made with zeros_like(x): `dx[i]` is a copy, `dx[i, ...]` or `dx[i:i+1]` a view"
 _FOREIGN_NAMES = {
     "grad": "the gradient is `.shadow`",
@@ -47,9 +57,7 @@ class _Annotated(Compared):
     def __init__(self, x: Any) -> None:
         if isinstance(x, _Annotated | Active | Const | Stopped):
             raise ShadowError(f"{type(self).__name__}({type(x).__name__}(...)): an array is annotated once; pass `.primal`")
-        self._primal = _array_of(type(self).__name__, "x", x, "a number by value takes Active(value, shadow)")
-        if self._primal.dtype.kind in _NO_NUMBERS:
-            raise ShadowError(f"{type(self).__name__}: `x` is {show(x)}, which holds no numbers, and so has no gradient")
+        self._primal = array_of(type(self).__name__, "x", x, "a number by value takes Active(value, shadow)")
 
     @property
     def primal(self) -> Any:
@@ -116,7 +124,7 @@ class Duplicated(Operators, _Annotated):
     @public
     def __init__(self, x: Any, dx: Any = None, *, keep: bool = False) -> None:
         super().__init__(x)
-        self._shadow = None if dx is None else _array_of(type(self).__name__, "dx", dx, _SHADOW)
+        self._shadow = None if dx is None else array_of(type(self).__name__, "dx", dx, _SHADOW)
         if keep is not False:
             flag("keep", keep)
         self._deferred = DeferredClearing() if dx is None else None
@@ -253,7 +261,13 @@ class Duplicated(Operators, _Annotated):
         return self._view(lambda array: _reshaped(array, shape))
 
     def _view(self, take: Callable[[Any], Any]) -> Duplicated:
-        view = type(self)(take(self._primal), keep=self._keep)
+        try:
+            view = type(self)(take(self._primal), keep=self._keep)
+        except (TypeError, ValueError, IndexError) as error:  # NumPy's, of a key, a shape or axes
+            if isinstance(error, GpuadError):
+                raise
+            kind = ArgumentIndexError if isinstance(error, IndexError) else ArgumentValueError
+            raise kind(f"a view of {self!r}: {error}") from None
         derived(view._primal, self._primal)
         view._deferred, view._of = self._deferred, self if self._of is None else self._of
         if self._shadow is None:
@@ -317,8 +331,8 @@ class BatchDuplicated(_Annotated):
         super().__init__(x)
         self._of: BatchDuplicated | None = None
         if not isinstance(shadows, tuple | list) or not shadows:
-            raise ShadowError("BatchDuplicated(x, (dx1, dx2, ...)) takes a tuple of one shadow or more")
-        self._shadows = tuple(_array_of("BatchDuplicated", f"shadows[{k}]", shadow, _SHADOW) for k, shadow in enumerate(shadows))
+            raise ShadowError(f"BatchDuplicated(x, (dx1, dx2, ...)): `shadows` is a tuple of one shadow or more, not {show(shadows)}")
+        self._shadows = tuple(array_of("BatchDuplicated", f"shadows[{k}]", shadow, _SHADOW) for k, shadow in enumerate(shadows))
 
     @property
     def shadows(self) -> tuple[Any, ...]:
@@ -361,6 +375,10 @@ class Active(Compared):
 
     @public
     def __init__(self, value: Any, shadow: NdArray) -> None:
+        if not _is_number(value) and not (isinstance(value, tuple | list) and value and all(map(_is_number, value))):
+            raise ShadowError(f"Active: `value` is a number, a tuple of numbers or a struct, not {show(value)}; an array takes Duplicated")
+        for part in shadow if isinstance(shadow, tuple | list) and shadow else (shadow,):
+            array_of("Active", "shadow", part, _SHADOW_OF_NUMBER)
         self._value, self._shadow = value, shadow
 
     @property
@@ -397,14 +415,17 @@ class Active(Compared):
         return f"Active({self._value!r})"
 
     @classmethod
+    @public
     def many(cls, values: Sequence[Any], shadows: Any) -> tuple[Active, ...]:
         """One Active for each component of the vector `values`; component i of the array `shadows` (shape (n,)) is the shadow of values[i].
 
         Raises ShadowError when the lengths differ.
         """
+        if not isinstance(values, tuple | list) and getattr(values, "ndim", 0) != 1:
+            raise ArgumentTypeError(f"Active.many: `values` are a vector of numbers, not {show(values)}")
         if getattr(shadows, "shape", None) != (len(values),):
             raise ShadowError(
-                f"Active.many: {len(values)} values need a shadow array of shape ({len(values)},), got {getattr(shadows, 'shape', shadows)}"
+                f"Active.many: `shadows`: {len(values)} `values` need an array of shape ({len(values)},), got {show(shadows)}"
             )
         return tuple(cls(_python_number(value), shadows[i, ...]) for i, value in enumerate(values))
 
@@ -443,12 +464,24 @@ def stop_gradient(x: Any) -> Stopped:
     return Stopped(x)
 
 
-def _array_of(kind: str, name: str, x: Any, hint: str) -> Any:
+def array_of(kind: str, name: str, x: Any, hint: str) -> Any:
     """The array that an annotation is made with. ShadowError for what is none; ArgumentTypeError for one of a derived class."""
-    array = as_array(x) if not isinstance(x, Compared) else None
+    array = as_array(x) if not isinstance(x, Compared | type) else None
     if not is_array(array) and not (hasattr(array, "shape") and (hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"))):
         raise ShadowError(f"{kind}: `{name}` takes an array, got {show(x)}; {hint}")
+    if getattr(getattr(array, "dtype", None), "kind", None) in _NO_NUMBERS:
+        raise ShadowError(f"{kind}: `{name}` is {show(x)}, which holds no numbers, and so has no gradient")
     return array
+
+
+def shadow_array(name: str, x: Any) -> Any:
+    """The array that a shadow is. ShadowError for what is none, ArgumentTypeError for one of a derived class."""
+    return array_of("a shadow", name, x, _SHADOW)
+
+
+def _is_number(x: Any) -> bool:
+    """Whether it is a number or a struct, as Python, NumPy or an array of shape () or one element has them."""
+    return isinstance(x, bool | int | float | complex | np.generic) or (hasattr(x, "dtype") and getattr(x, "size", 0) == 1)
 
 
 def _brief(x: Any) -> str:

@@ -9,18 +9,15 @@ it reaches outside of a view, is handed on as a fact in `Alias`.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from ..errors import ArgumentError, LaunchError, ShadowError
+from ..errors import LaunchError, ShadowError
 from ..ir.records import numbers, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Pointer
-from ..public_calls import show, whole
+from ..public_calls import index, show
 from ..runtime.array_locks import writeable
 from ..runtime.array_types import Extents, NdArray
 from ..runtime.base import Dim3
@@ -113,10 +110,15 @@ def _whole(bound: Sequence[BoundArgument], names: Collection[str], which: Callab
 # --- all arguments -------------------------------------------------------------------------------------------------------------------
 
 
-def check_count(kernel: str, parameters: Sequence[Declaration], args: Sequence[Any]) -> None:
-    """Refuses a call with too many arguments or too few."""
+def check_form(kernel: str, args: Any) -> None:
+    """Refuses arguments that come as anything but a tuple or a list."""
     if not isinstance(args, tuple | list):
         raise LaunchError(f"`{kernel}`: the arguments come as a tuple or list, got {show(args)}; write (x,) for one argument.")
+
+
+def check_count(kernel: str, parameters: Sequence[Declaration], args: Sequence[Any]) -> None:
+    """Refuses a call with too many arguments or too few."""
+    check_form(kernel, args)
     if len(args) == len(parameters):
         return
     described = ", ".join(f"`{type_name(d.type)} {d.name}`" for d in parameters[len(args) :])
@@ -319,10 +321,8 @@ def geometry(grid: Extents, block: Extents) -> tuple[Dim3, Dim3]:
 
 def check_launch(kernel: str, shared_mem: Any, stream: Any) -> None:
     """Refuses what is no number of bytes, and what is no stream."""
-    try:
-        whole("shared_mem", shared_mem)
-    except ArgumentError as error:
-        raise LaunchError(f"`{kernel}`: {error} It counts the bytes of dynamic shared memory. Nothing was launched.") from None
+    if (index(shared_mem) if type(shared_mem) is not int else shared_mem) is None or shared_mem < 0:
+        raise LaunchError(f"`{kernel}`: `shared_mem` is a number of bytes, 0 or more, not {show(shared_mem)}. Nothing was launched.")
     if stream is not None and not hasattr(stream, "ptr"):
         raise LaunchError(f"`{kernel}`: `stream` is a stream of CuPy's or None, not {show(stream)}. Nothing was launched.")
 
@@ -331,9 +331,9 @@ def _dim3(what: str, given: Any) -> Dim3:
     parts = tuple(given) if isinstance(given, tuple | list) else (given,)
     if not 1 <= len(parts) <= 3:
         raise LaunchError(f"the {what} has one to three numbers, got {show(given)}.")
-    if any(isinstance(n, bool | np.bool_) or not hasattr(n, "__index__") for n in parts):
+    numbers = tuple(n for n in map(index, parts) if n is not None)
+    if len(numbers) < len(parts):
         raise LaunchError(f"the {what} {show(given)} is not made of whole numbers; a number of blocks is -(-n // 256), not n / 256.")
-    numbers = tuple(map(operator.index, parts))
     if min(numbers) < 1:
         raise LaunchError(f"the {what} {show(given)} is empty; skip the launch when there is nothing to do.")
     x, y, z = (*numbers, 1, 1)[:3]

@@ -12,9 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..errors import LaunchError
 from ..ir.textures import ADDRESSES, Reading
+from ..public_calls import flag, index, public, show
 from ..runtime.array_types import NdArray
+from .annotations import array_of
 
 _AXES = 3
 
@@ -43,19 +47,26 @@ class Texture:
     border: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.filter not in ("point", "linear"):
-            raise LaunchError(f'a texture\'s filter is "point" or "linear", not {self.filter!r}')
-        if self.channels not in (1, 2, 4):
-            raise LaunchError(f"a texel has 1, 2 or 4 channels, not {self.channels!r}")
+        if not hasattr(type(self.array), "primal"):
+            array_of("Texture", "array", self.array, "a texture is an array of one to three axes")
+        if not isinstance(self.filter, str) or self.filter not in ("point", "linear"):
+            raise LaunchError(f'a texture\'s filter is "point" or "linear", not {show(self.filter)}')
+        if index(self.channels) not in (1, 2, 4):
+            raise LaunchError(f"a texel has 1, 2 or 4 channels, not {show(self.channels)}")
+        flag("normalized", self.normalized)
+        if not isinstance(self.border, int | float | np.integer | np.floating) or isinstance(self.border, bool):
+            raise LaunchError(f"a texture's border is a number, not {show(self.border)}")
         shape = getattr(getattr(self.array, "primal", self.array), "shape", None)
         if shape is None or not 1 <= len(shape) - (self.channels > 1) <= _AXES or 0 in shape:
-            raise LaunchError(f"a texture is an array of one to three axes, and one more for several channels; this one's shape is {shape}")
+            raise LaunchError(f"`array` of a texture has one to three axes, and one more for several channels; this one's shape is {shape}")
         if self.channels > 1 and shape[-1] != self.channels:
             raise LaunchError(f"a texture of {self.channels} channels has them along its last axis; its shape is {shape}")
+        if not isinstance(self.address, str | tuple | list) or not all(isinstance(mode, str) for mode in self.address) or not self.address:
+            raise LaunchError(f"a texture's address mode is a text or a tuple of texts, not {show(self.address)}")
         modes = self._modes()
         if len(modes) != _AXES or not set(modes) <= set(ADDRESSES):
             raise LaunchError(
-                f"a texture's address mode is one of {', '.join(ADDRESSES)}, or a tuple of one for each axis, not {self.address!r}"
+                f"a texture's address mode is one of {', '.join(ADDRESSES)}, or a tuple of one for each axis, not {show(self.address)}"
             )
         if not self.normalized and {"wrap", "mirror"} & set(modes):
             raise LaunchError('the address modes "wrap" and "mirror" need normalized coordinates, as in CUDA: pass normalized=True')
@@ -79,3 +90,6 @@ class Texture:
     def _modes(self) -> tuple[str, ...]:
         modes = (self.address,) * _AXES if isinstance(self.address, str) else tuple(self.address)
         return (*modes, *["clamp"] * (_AXES - len(modes)))
+
+
+Texture.__init__ = public(Texture.__init__)  # type: ignore[method-assign]  # which the dataclass has made

@@ -23,7 +23,7 @@ from ..memo import Memo, specialized
 from ..ops.elementwise import geometry
 from ..ops.layout import axes
 from ..ops.trace_cache import Complete
-from ..public_calls import public
+from ..public_calls import optional, taking, text, texts, whole
 from ..source import SourceFile, Span
 from .concrete import Arranged, Concrete
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
@@ -54,7 +54,7 @@ class ElementwiseKernel(Family):
     Raises CompileError and UnsupportedError at a place in these texts, the operation's own when it is first called.
     """
 
-    @public
+    @taking(in_params=text, out_params=text, operation=text, name=text, preamble=text, loop_prep=text, after_loop=text, options=texts)
     def __init__(
         self,
         in_params: str,
@@ -88,7 +88,7 @@ class ElementwiseKernel(Family):
     def __repr__(self) -> str:
         return f"<gpuad elementwise kernel {self.name}>"
 
-    @public
+    @taking(size=optional(whole))
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Any:
         """Runs the operation on arrays (annotated or not) and numbers, broadcast as CuPy does it; inside of a tape it is recorded.
 

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from ..api import CallKey, Family, Kernel, Past, Planned, on_stream, plain
-from ..errors import ArgumentAxisError, ArgumentTypeError, ArgumentValueError, UnsupportedError
+from ..errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from ..frontend.elementwise import Operand, ReductionSpec, Texts, parse_parameters, reduction_source
 from ..frontend.elementwise.text import Argument
 from ..memo import Memo, specialized
 from ..ops.elementwise import geometry
-from ..ops.layout import Axes, axes, hull_size
+from ..ops.layout import Axes, axes, axes_of, hull_size
 from ..ops.trace_cache import Complete
-from ..public_calls import public
+from ..public_calls import flag, optional, taking, text, texts
 from .concrete import Arranged, Concrete
 from .operands import Given, check_complete, decide, directions, dtype_for, given, outputs, own_arguments, returned
 from .shapes import INT, broadcast_strides, check_disjoint, check_output, common_shape, pattern, raw_of, raw_values, standing
@@ -43,7 +43,10 @@ class ReductionKernel(Family):
     result `a` to the outputs. `identity`: where the reduction begins; None begins at 0, as in CuPy.
     """
 
-    @public
+    @taking(
+        in_params=text, out_params=text, map_expr=text, reduce_expr=text, post_map_expr=text, name=text, reduce_type=optional(text),
+        preamble=text, options=texts,
+    )  # fmt: skip
     def __init__(
         self,
         in_params: str,
@@ -81,7 +84,7 @@ class ReductionKernel(Family):
     def __repr__(self) -> str:
         return f"<gpuad reduction kernel {self.name}>"
 
-    @public
+    @taking(keepdims=flag)
     def __call__(self, *args: Any, out: Any = None, axis: Axis = None, keepdims: bool = False, stream: Any = None) -> Any:
         """Reduces arrays (annotated or not) over `axis`, all axes by default; inside of a tape it is recorded.
 
@@ -220,12 +223,7 @@ class _Split:
     @classmethod
     def of(cls, shape: tuple[int, ...], axis: Axis) -> _Split:
         """ValueError as NumPy raises it for an axis that there is not, or that is named twice."""
-        given = range(len(shape)) if axis is None else [axis] if isinstance(axis, int | np.integer) else list(axis)
-        if any(not -len(shape) <= a < len(shape) for a in given):
-            raise ArgumentAxisError(next(a for a in given if not -len(shape) <= a < len(shape)), len(shape))
-        reduced = tuple(sorted(int(a) % len(shape) for a in given))
-        if len(set(reduced)) != len(reduced):
-            raise ArgumentValueError("duplicate value in 'axis'")
+        reduced = tuple(sorted(axes_of("a reduction", axis, len(shape))))
         return cls(shape, tuple(k for k in range(len(shape)) if k not in reduced), reduced)
 
     def kept(self, keepdims: bool) -> tuple[int, ...]:

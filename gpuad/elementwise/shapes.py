@@ -35,7 +35,8 @@ def common_shape(name: str, arguments: Sequence[Given], size: int | None) -> tup
     try:
         return tuple(int(n) for n in np.broadcast_shapes(*shapes))
     except ValueError:
-        raise ArgumentValueError(f"`{name}`: arrays of shapes {shapes} do not fit together") from None
+        named = ", ".join(f"`{g.parameter.name}` {tuple(g.array.shape)}" for g in arguments if g.follows)
+        raise ArgumentValueError(f"`{name}`: arrays of these shapes do not fit together: {named}") from None
 
 
 def counter(shape: Sequence[int]) -> Any:

@@ -12,7 +12,7 @@ from typing import Any as _Any
 
 from ..arguments.operators import provide as _provide
 from ..errors import UnknownNameError as _UnknownNameError
-from ..public_calls import public as _public
+from ..public_calls import public_operation as _public
 from .contraction import einsum
 from .extrema import max, min, norm, prod, std, var
 from .fourier import fft, fft2, fftn, ifft, ifft2, ifftn, irfft, rfft

@@ -6,8 +6,7 @@ in the thread's number: the regions of an operation are then exact, and accumula
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from ..arguments.annotations import BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import address, is_array, namespace, refuse_subclass
 from ..arguments.layouts import repeats
 from ..errors import ArgumentAxisError, ArgumentTypeError, ArgumentValueError, LaunchError, ShadowError, UnsupportedError
+from ..public_calls import index, show
 from ..runtime.array_types import NdArray
 
 
@@ -33,15 +33,16 @@ def array_of(name: str, x: Any) -> Any:
     array = primal_of(x)
     if not is_array(array):
         raise ArgumentTypeError(f"{name} takes arrays, not {type(array).__name__}; make one of it before, as with numpy.asarray")
+    if array.dtype.hasobject:
+        raise ArgumentTypeError(f"{name} takes arrays of numbers, not of Python objects")
     return array
 
 
 def axis_of(name: str, axis: Any, ndim: int) -> int:
     """An axis by its number from 0 on; TypeError for what is no whole number, NumPy's AxisError where there is none of that number."""
-    try:
-        number = operator.index(axis)
-    except TypeError:
-        raise ArgumentTypeError(f"{name}: an axis is a whole number, not {axis!r}") from None
+    number = index(axis)
+    if number is None:
+        raise ArgumentTypeError(f"{name}: an axis is a whole number, not {show(axis)}")
     if not -ndim <= number < ndim:
         raise ArgumentAxisError(f"{name}: axis {number} is out of bounds for an array with {ndim} axes")
     return number % ndim
@@ -51,9 +52,9 @@ def axes_of(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
     """Axes by their numbers from 0 on, all for None; ValueError where one comes twice."""
     if axis is None:
         return tuple(range(ndim))
-    found = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, Iterable) and not isinstance(axis, str) else (axis,)))
+    found = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, tuple | list | range) else (axis,)))
     if len(set(found)) < len(found):
-        raise ArgumentValueError(f"{name}: an axis occurs twice in {axis}")
+        raise ArgumentValueError(f"{name}: an axis occurs twice in {show(axis)}")
     return found
 
 

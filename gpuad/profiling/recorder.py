@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
 from ..errors import GpuadError, TapeError, UnknownNameError
+from ..public_calls import positive, public
 from ..tape.budget.holding import Holding
 from ..tape.memory.memory_log import Event, Kind, What, listeners
 from .device import Neighbourhood
@@ -140,8 +141,8 @@ class Profiling:
         return str(self._profile) if self._profile is not None else "a profile that is going on"
 
 
-@contextmanager
-def profile(interval: float = 0.01) -> Iterator[Profiling]:
+@public
+def profile(interval: float = 0.01) -> AbstractContextManager[Profiling]:
     """Profiles the memory of all that tapes record and reverse within it.
 
         with gpuad.profile() as p:
@@ -152,6 +153,11 @@ def profile(interval: float = 0.01) -> Iterator[Profiling]:
     `interval`: seconds between two looks at process, pool and device; more where a look takes long: all looks together take less than 2 %
     of the time. Afterwards `p` has what a `Profile` has.
     """
+    return _profiled(positive("interval", interval))
+
+
+@contextmanager
+def _profiled(interval: float) -> Iterator[Profiling]:
     found, recorder, neighbourhood = Profiling(), Recorder(), Neighbourhood()
     sampler = Sampler(neighbourhood, interval)
     begin = perf_counter()

@@ -40,7 +40,7 @@ from ..arguments.arrays import namespace
 from ..arguments.recorder import current
 from ..errors import TapeError
 from ..program.ir.region import Region
-from ..public_calls import public
+from ..public_calls import flag, mapping, public, texts
 from .record.rule_calls import is_array, plain
 from .record.rule_declaration import ROOM, Declared, Effect
 
@@ -69,7 +69,15 @@ def rule(
     write it: a tape with a budget may call it again then (where it is not, what it wrote is kept).
     Raises TypeError for names that do not fit.
     """
-    stated = {k: (v,) if isinstance(v, str) else tuple(v) for k, v in (needs or {}).items()}
+    named = {"reads": reads, "overwrites": overwrites, "adds": adds, "sets": sets}
+    for what, names in named.items():
+        texts(what, names)
+    flag("pure", pure)
+    mapping("needs", {} if needs is None else needs)
+    for parameter, need in ({} if needs is None else needs).items():
+        if not isinstance(need, str):
+            texts(f"needs[{parameter!r}]", need)
+    stated = {k: (v,) if isinstance(v, str) else tuple(v) for k, v in ({} if needs is None else needs).items()}
     effect = Effect(tuple(reads), tuple(overwrites), tuple(adds), tuple(sets), stated)
     return lambda function: Rule(function, effect, reverse, pure)
 
@@ -79,7 +87,7 @@ class Rule(Declared):
 
     @public
     def __call__(self, *args: Any, **keywords: Any) -> None:
-        given = self.signature.bind(*args, **keywords)
+        given = self.bound(*args, **keywords)
         given.apply_defaults()
         tape = current.get()
         if tape is not None:
@@ -98,7 +106,7 @@ class Rule(Declared):
         if tape is None:
             self(*args)
         else:
-            tape.rule(self, self.signature.bind(*args).arguments, regions)
+            tape.rule(self, self.bound(*args).arguments, regions)
 
 
 def _new_room(like: Any, shape: Any, dtype: Any) -> Any:

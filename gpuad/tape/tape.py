@@ -27,7 +27,7 @@ import numpy as np
 from ..arguments.recorder import current
 from ..errors import TapeError
 from ..pipeline import executor_of
-from ..public_calls import public
+from ..public_calls import flag, of_these, public, whole
 from ..runtime.actions import perform
 from ..runtime.allocation import mapped
 from .account import Account, Stats, account
@@ -99,8 +99,9 @@ class Tape(LaunchRecording):
         offload: str | os.PathLike[str] | None = None,
         store: Mapping[Any, str] | None = None,
     ) -> None:
-        if check not in (None, "exact") or save not in ("needed", "all"):
-            raise TapeError("Tape takes check=None or 'exact', save='needed' or 'all'")
+        flag("restore", restore)
+        of_these("check", check, (None, "exact"))
+        of_these("save", save, ("needed", "all"))
         if budget is not None and save == "all":
             raise TapeError("save='all' is everything that is overwritten: no budget goes with it")
         if offload is not None:
@@ -326,6 +327,7 @@ class Tape(LaunchRecording):
         losses of their own. Raises TapeError if it is not all right, if the recording is not complete, was reversed already, memory that is
         needed has been changed since, two seeds go to one element, or a tape is recording; then no shadow was touched.
         """
+        flag("allow_unused", allow_unused)
         if self.joint is not None:
             with self.joint.reversing(self, seeds, seed_rank) as own:
                 self._reverse(own, allow_unused)
@@ -391,6 +393,7 @@ class Tape(LaunchRecording):
         place, for what cannot be captured: on a GPU a rule of your own, stacks whose depth is counted, stores that are checked at each
         launch, an operation that makes arrays or waits.
         """
+        flag("allow_unused", allow_unused)
         if self.state not in (RECORDED, REVERSED, USED_UP) or self.steps is None:
             known = self.state if self.steps is not None else "the recording of a program one of whose calls was refused"
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
@@ -459,6 +462,7 @@ class Tape(LaunchRecording):
     @public
     def tradeoff(self, points: int = 24) -> Tradeoff:
         """The curve of bytes against operations that run again for the recorded program: printable, `.points`, `.picture(path)`."""
+        whole("points", points, 1)
         return self._looked_at().tradeoff(points, self._seconds)
 
     def _looked_at(self) -> Prospects:

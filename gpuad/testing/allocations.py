@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
+from ..public_calls import public, whole
 from ..runtime import allocation, cuda
 
 
@@ -29,8 +30,8 @@ class Failing:
             raise cuda.out_of_memory(nbytes) if "cupy" in sys.modules else MemoryError(f"injected: {nbytes} bytes were asked for")
 
 
-@contextmanager
-def failing_allocations(k: int) -> Iterator[Failing]:
+@public
+def failing_allocations(k: int) -> AbstractContextManager[Failing]:
     """Lets allocation number `k`, from 0 on, fail within it, once; `k` = -1: none, to count them.
 
         with gpuad.testing.failing_allocations(3) as failing:
@@ -40,7 +41,11 @@ def failing_allocations(k: int) -> Iterator[Failing]:
     On a CPU these are the arrays that gpuad makes, in this process; on a GPU all that CuPy's allocator is asked for, in this thread. They
     fail with MemoryError, on a GPU with CuPy's OutOfMemoryError, as they do when memory has run out.
     """
-    failing = Failing(k)
+    return _failing(Failing(whole("k", k, -1)))
+
+
+@contextmanager
+def _failing(failing: Failing) -> Iterator[Failing]:
     allocation.gates.append(failing)
     try:
         with cuda.allocation_gate(failing):

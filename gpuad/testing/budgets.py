@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from ..budget import bytes_of, shown
-from ..errors import ArgumentValueError
+from ..errors import ArgumentTypeError, ArgumentValueError, TapeError
+from ..public_calls import public, show
 from ..tape.array_names import array_names
 from ..tape.replay.trace_cache import user_frame
 from ..tape.tape import Tape
@@ -14,6 +15,7 @@ from ..tape.tape import Tape
 _PER = re.compile(r"\s*(?P<amount>.*?)\s+per\s+(?:cell|element)\s+of\s+(?P<name>\S+?)(?P<each>\s+(?:and|per)\s+operation)?\s*")
 
 
+@public
 def assert_memory(tape: Tape, *, peak: int | str | None = None, saved: int | str | None = None) -> None:
     """Asserts that a tape's last recording, and its reversal, took no more than so many bytes.
 
@@ -26,18 +28,23 @@ def assert_memory(tape: Tape, *, peak: int | str | None = None, saved: int | str
     too. Raises AssertionError, which says what takes the bytes; ValueError for an array that the tape does not know, TapeError for what is
     no amount.
     """
+    if not isinstance(tape, Tape):
+        raise ArgumentTypeError(f"`tape` is a gpuad.Tape, not {show(tape)}.")
     found = []
     for what, limit, taken in (("peak", peak, tape.peak_bytes), ("saved", saved, tape.stats.saved_bytes)):
-        if limit is not None and taken > (most := _most(tape, limit)):
+        if limit is not None and taken > (most := _most(tape, what, limit)):
             found.append(f"{what}: {shown(taken)}, of {shown(most)} allowed ({limit})")
     if found:
         raise AssertionError("\n".join([*found, "", str(tape.explain()), "", *_holders(tape)]))
 
 
-def _most(tape: Tape, limit: int | str) -> int:
+def _most(tape: Tape, what: str, limit: int | str) -> int:
     per = _PER.fullmatch(limit) if isinstance(limit, str) else None
     if per is None:
-        return bytes_of(limit, _nothing_free)
+        try:
+            return bytes_of(limit, _nothing_free)
+        except TapeError as error:
+            raise TapeError(f"`{what}`: {error}") from None
     names = array_names(user_frame())
     known = {names.get(where, a.name): where for where, a in tape.allocations.items()}
     if per["name"] not in known:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import UnsupportedError
 from ..ir.dtypes import is_real
-from ..public_calls import public
+from ..public_calls import flag, positive, public, whole
 from ..runtime.array_types import Extents
 from .allocations import failing_allocations as failing_allocations
 from .budgets import assert_memory as assert_memory
@@ -55,6 +55,12 @@ def check_gradient(
     agrees, `gpuad.hvp` is compared with differences of it, along one more direction; a note says where hvp refuses the launch. Returns a
     Report; raises AssertionError(str(report)) if something disagrees, and GpuadError where the launch itself is refused or has a race.
     """
+    for what, given in (("race_check", race_check), ("forward_check", forward_check), ("differences", differences)):
+        flag(what, given)
+    whole("directions", directions, 1)
+    whole("seed", seed)
+    if tolerance is not None:
+        positive("tolerance", tolerance)
     state = LaunchMemory(*launched(f, args, grid, block, shared_mem, call))
     with state.kept():
         precision = state.precision()

@@ -18,11 +18,12 @@ from .. import api
 from ..analysis.activity import activity
 from ..analysis.flows import differentiable
 from ..api import ExpandedKernel, Family, GridKernel, Kernel
-from ..arguments import layouts
+from ..api.kernels import refuse_call
+from ..arguments import check_form, check_launch, layouts
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import address, leaf_memory, namespace, resolve
 from ..arguments.layouts import dtype_leaves
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentTypeError, LaunchError
 from ..ir import nodes
 from ..ir.dtypes import is_bfloat16, is_real, shadow_dtype
 from ..ir.nodes import Accumulate, Binary, Call, Cast, How, walk
@@ -57,11 +58,20 @@ def launched(
     f: Any, args: Sequence[Any], grid: Extents | None, block: Extents | None, shared_mem: int, call: Mapping[str, Any]
 ) -> tuple[Launch, tuple[Any, ...]]:
     """The launch and its arguments; kernels that are made for the types of a call become one here."""
+    if grid is not None or not isinstance(f, Family):
+        check_form("check_gradient", args)
+    check_launch("check_gradient", shared_mem, None)
     if isinstance(f, ExpandedKernel) and grid is not None:
         f, args = f.meant(args)
     if not isinstance(f, Family) or isinstance(f, Kernel | GridKernel):
+        if call:
+            raise ArgumentTypeError(f"check_gradient: unexpected {', '.join(f'`{name}`' for name in call)}: a launch has no such argument")
         return _launch(f, grid, block, shared_mem), tuple(args)
-    plan = f.planned(*args, **call) if grid is None else f.planned(grid, block, args, shared_mem=shared_mem, **call)
+    try:
+        plan = f.planned(*args, **call) if grid is None else f.planned(grid, block, args, shared_mem=shared_mem, **call)
+    except TypeError as error:
+        refuse_call(f, error)
+        raise
     if plan is None:
         raise ArgumentTypeError("check_gradient: the call has nothing to do")
     return Launch(plan.kernel, plan.grid, plan.block, plan.shared_mem), tuple(plan.args)
@@ -73,8 +83,11 @@ def _launch(f: Any, grid: Extents | None, block: Extents | None, shared_mem: int
     if all(hasattr(f, name) for name in ("kernel", "grid", "block")):
         return Launch(f.kernel, f.grid, f.block, shared_mem or getattr(f, "shared_mem", 0))
     if grid is None or block is None:
-        raise ArgumentTypeError("check_gradient takes kernel[grid, block], (kernel, grid, block), or a kernel with grid= and block=")
-    return Launch(f, grid, block, shared_mem)
+        raise ArgumentTypeError("check_gradient: `f` is kernel[grid, block], (kernel, grid, block), or a kernel with grid= and block=")
+    try:
+        return Launch(api.kernel(f), grid, block, shared_mem)
+    except LaunchError as error:
+        raise LaunchError(f"check_gradient: `f`: {error}") from None
 
 
 def module_arrays(kernel: Any) -> dict[str, Any]:

@@ -26,9 +26,10 @@ import numpy as np
 
 from ..arguments.annotations import Active, Const, Duplicated
 from ..arguments.arrays import namespace
-from ..errors import GpuadError
+from ..errors import ArgumentTypeError, GpuadError
 from ..ir.dtypes import is_real
-from ..public_calls import public
+from ..public_calls import positive, public, show, whole
+from ..tape.record.rule_calls import check_listed
 from ..tape.record.rule_checks import is_constant, mapped
 from ..tape.rules import Rule
 from ..tape.tape import Tape
@@ -47,6 +48,14 @@ def check_rule(rule: Rule, args: Sequence[Any], *, tolerance: float | None = Non
     `seed`: of them.
     Returns a Report; raises AssertionError(str(report)) if something disagrees, GpuadError where a tape refuses the call.
     """
+    if not isinstance(rule, Rule):
+        raise ArgumentTypeError(f"`rule` is what @gpuad.rule makes, not {show(rule)}.")
+    if not isinstance(args, tuple | list):
+        raise ArgumentTypeError(f"`args` are the arguments of a call, as a tuple, not {show(args)}.")
+    whole("directions", directions, 1)
+    whole("seed", seed)
+    if tolerance is not None:
+        positive("tolerance", tolerance)
     state = _State(rule, args)
     precision = state.precision()
     limit = precision.taylor if tolerance is None else tolerance
@@ -73,9 +82,10 @@ class _State:
     outputs: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        bound = self.rule.signature.bind(*self.args)
+        bound = self.rule.bound(*self.args)
         bound.apply_defaults()
         self.given = dict(bound.arguments)
+        check_listed(self.rule, self.given)
         annotated = any(isinstance(x, Duplicated | Active) for x in self.given.values())
         active = {n for n, x in self.given.items() if isinstance(x, Duplicated | Active) or (not annotated and not isinstance(x, Const))}
         effect = self.rule.effect

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...ir.surface import Binary, Cast, Conditional, Expr, MathCall
-from ...ir.types import BOOL, F64, I32, I64, Complex
+from ...ir.types import BOOL, F64, I8, I32, I64, Complex
 from ...source import Span
 from ..cuda.types import constant
 from . import complexes, fence, operators
@@ -191,6 +191,7 @@ def absolute(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
 
 def _square(ctx: Context, values: tuple[Any_, ...], span: Span) -> Any_:
     type_ = type_of(values[0], span)
+    type_ = I8 if type_ == BOOL else type_  # the first for which CuPy has it
     return Value(operators.call(
         ctx.program, ("square", type_), type_, (as_type(values[0], type_, span),), lambda x: Binary(span, type_, "*", x, x), span
     ))  # fmt: skip

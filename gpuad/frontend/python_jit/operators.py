@@ -176,6 +176,8 @@ def extreme(program: Program, greatest: bool, left: Any_, right: Any_, span: Spa
     if is_narrow(type_):
         return Value(MathCall(span, I32, name, (promoted(left, type_, span), promoted(right, type_, span))), narrow=type_)
     operands = as_type(left, type_, span), as_type(right, type_, span)
+    if type_ == BOOL:
+        return Value(_of_bools("|" if greatest else "&", *operands, span))
     if not type_.is_float:
         return Value(MathCall(span, type_, name, operands))
 

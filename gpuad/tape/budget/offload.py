@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...errors import TapeError
+from ...public_calls import show
 from ...runtime.cuda import Pinned
 
 _SAYS = "offload is 'host' (pinned memory, for a program on a GPU) or a folder for a file"
@@ -43,7 +44,7 @@ def checked(offload: object) -> None:
     if offload == "host":
         return
     if not isinstance(offload, str | os.PathLike):
-        raise TapeError(f"{_SAYS}; not {offload!r}")
+        raise TapeError(f"{_SAYS}; not {show(offload)}")
     if not Path(offload).is_dir():
         raise TapeError(f"{_SAYS}, and `{os.fspath(offload)}` is none; create it first")
 

@@ -19,6 +19,7 @@ from ...arguments.arrays import address, namespace, resolve
 from ...errors import TapeError
 from ...ir.dtypes import is_real
 from ...program.ir.region import Region, of_array
+from ...public_calls import mapping
 from ...runtime.actions import Action, ByPython
 from ...runtime.array_types import NdArray
 
@@ -166,7 +167,7 @@ def lossy_of(store: Mapping[Any, str] | None) -> dict[int, tuple[Lossy, ...]]:
     """What `store` says, by the addresses of allocations. TapeError for what is no pair of arrays, for numbers that are no floats, and for
     formats that are not known or not shorter."""
     found: dict[int, tuple[Lossy, ...]] = {}
-    for pair, name in (store or {}).items():
+    for pair, name in mapping("store", {} if store is None else store).items():
         made = _checked(pair, name)
         others = found.get(made.where, ())
         if any(other.region & made.region for other in others):

@@ -20,6 +20,7 @@ from ...arguments.recorder import unrecorded
 from ...errors import TapeError
 from ...pipeline import executor_of
 from ...program.ir.region import Region, of_array
+from ...public_calls import show
 from ...runtime.actions import ByPython
 from ...runtime.allocation import asked
 from ...runtime.array_types import NdArray
@@ -101,6 +102,8 @@ class OperationRecording(Repeating):
             refuse_subclass(primal)
             if not is_array(primal):
                 raise TapeError(f"tape.overwrites takes arrays, each as an argument of its own, not a {type(array).__name__}")
+            if primal.dtype.hasobject:
+                raise TapeError(f"tape.overwrites: `arrays` hold numbers, not Python objects: {show(primal)}")
             memory = resolve(primal)
             allocation = self.allocation(memory)
             region = of_array(primal, memory.offset * int(primal.dtype.itemsize))

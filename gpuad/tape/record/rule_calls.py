@@ -14,11 +14,13 @@ from ...arguments.aliasing import hull, overlap
 from ...arguments.aliasing import region as place
 from ...arguments.annotations import Active, BatchDuplicated, Const, Duplicated, Stopped
 from ...arguments.arrays import address, leaf_memory, namespace, on_its_memory, refuse_subclass, reinterpreted, resolve
+from ...arguments.arrays import is_array as is_an_array
 from ...arguments.deferred_clearing import deferred_at
 from ...arguments.layouts import layout, repeats
 from ...errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError
 from ...ir.dtypes import is_real, shadow_dtype
 from ...program.ir.region import Region, of_array
+from ...public_calls import show
 from ...runtime.array_locks import writeable
 from ...runtime.base import Memory
 from ..memory.temporaries import inner
@@ -92,6 +94,7 @@ def _checked(rule: Declared, arguments: Mapping[str, Any], tape: Any, regions: M
     if any(isinstance(x, BatchDuplicated) for x in arguments.values()):
         raise GpuadError(f"{rule.name}: rules take one shadow an array; BatchDuplicated is for kernels and elementwise operations")
     _refuse_dropped(rule, arguments)
+    check_listed(rule, arguments)
     constants = _constants(rule, arguments) if rule.opaque else {}
     effect = _with_constants(rule, constants)
     given = {**arguments, **constants}
@@ -123,6 +126,17 @@ def _show(rule: Declared, shadow: Any) -> None:
     deferred = deferred_at(address(leaf_memory(shadow).root)) if rule.opaque else None
     if deferred is not None:
         deferred.show()
+
+
+def check_listed(rule: Declared, arguments: Mapping[str, Any]) -> None:
+    """Refuses what a parameter that a rule lists cannot be: it is an array, one that is only read may be a number; None is left to the
+    rule."""
+    for n in rule.effect.arrays:
+        x = arguments[n]
+        written = n in rule.effect.writes
+        if x is not None and not is_array(x) and (written or not isinstance(x, Active | bool | int | float | complex | np.generic | Const)):
+            takes = "is written, so it takes an array" if written else "takes an array or a number"
+            raise LaunchError(f"`{n}` of {rule.name} {takes}, not {show(x)}. Nothing was run.")
 
 
 def _opened(operation: Ruled) -> dict[str, Any]:
@@ -228,7 +242,7 @@ def _needs(operation: Ruled) -> dict[str, Use]:
 
 def is_array(x: Any) -> bool:
     x = x.primal if isinstance(x, Duplicated | Const) else on_its_memory(x)
-    return hasattr(x, "strides") and not isinstance(x, np.generic)
+    return is_an_array(x)
 
 
 def _operand(rule: Declared, effect: Effect, name: str, x: Any, tape: Any, known: Region | None) -> Operand:
@@ -236,6 +250,8 @@ def _operand(rule: Declared, effect: Effect, name: str, x: Any, tape: Any, known
     array = x.primal if isinstance(x, Duplicated | Const) else on_its_memory(x)
     if name in rule.effect.arrays:  # others go to the caller's functions as they are
         refuse_subclass(array, f"`{name}` of {rule.name}")
+        if array.dtype.hasobject:
+            raise LaunchError(f"`{name}` of {rule.name} is an array of numbers, not {show(array)}. Nothing was run.")
     memory = leaf_memory(array)
     extent = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
     region = known or extent

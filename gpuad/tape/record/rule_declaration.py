@@ -11,6 +11,7 @@ from functools import cached_property, update_wrapper
 from typing import Any
 
 from ...errors import ArgumentTypeError
+from ...public_calls import show
 from .rule_checks import lost_binding
 
 VERSIONS = ("before", "after")
@@ -61,6 +62,13 @@ class Declared:
         if reverse is not None:
             self.reverse = reverse
 
+    def bound(self, *args: Any, **keywords: Any) -> inspect.BoundArguments:
+        """The arguments of a call by name. ArgumentTypeError where they do not fit the function's parameters."""
+        try:
+            return self.signature.bind(*args, **keywords)
+        except TypeError as error:
+            raise ArgumentTypeError(f"rule {self.name}{self.signature}: {error}. Nothing was run.") from None
+
     @property
     def opaque(self) -> str:
         """Why a graph on a GPU cannot repeat it; empty for the package's own, which only enqueue array operations."""
@@ -74,6 +82,8 @@ class Declared:
 
     @reverse.setter
     def reverse(self, function: Callable[..., None]) -> None:
+        if not callable(function):
+            raise ArgumentTypeError(f"rule {self.name}: `reverse` is a function, not {show(function)}.")
         if "<" in getattr(function, "__qualname__", "<") or getattr(function, "__closure__", None):
             raise ArgumentTypeError(f"rule {self.name}: the reverse must be a module-level function, so that a tape can be stored")
         wanted = tuple(inspect.signature(function).parameters)

@@ -21,6 +21,7 @@ from ...arguments.layouts import repeats, signature
 from ...errors import TapeError
 from ...ir.dtypes import is_real
 from ...program.ir.region import Region, of_array
+from ...public_calls import show
 from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
 from ..record.recording import Recording
@@ -29,6 +30,7 @@ from .in_place_seeds import Placed, Placements, Where, placed, where_of
 from .reversal_plan import Plan
 
 Seed: TypeAlias = tuple[Any, Any, Any, Region]  # the shadow's elements, what goes there, the shadow's allocation, which elements of it
+_NUMBERS = (bool, int, float, complex, np.generic, tuple, list)  # and what NumPy makes an array of
 _MOST = 8  # seeds read in place
 _SEEDS = "seeds are {Duplicated: array or number}, as in tape.reverse({loss: 1.0}), or {BatchDuplicated: a tuple of such}"
 
@@ -212,6 +214,8 @@ def _check_seed(seed: Any, dtype: np.dtype[Any]) -> None:
     """A seed is an array or a number; TapeError if it is something else, or complex where the shadow is not."""
     if isinstance(seed, Duplicated | BatchDuplicated):
         raise TapeError("a seed is an array or a number, not an annotation: pass `.primal`. No shadow was touched.")
+    if not is_array(seed) and not isinstance(seed, _NUMBERS) and not hasattr(seed, "__cuda_array_interface__"):
+        raise TapeError(f"a seed is an array or a number, not {show(seed)}. No shadow was touched.")
     given = seed.dtype if hasattr(seed, "dtype") else np.asarray(seed).dtype
     if given != dtype and not is_real(given) and given.kind not in ("biuc" if dtype.kind == "c" else "biu"):
         raise TapeError(f"a seed of type {given} for a shadow of {dtype}. No shadow was touched.")
