@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
     from .arguments.textures import Texture
     from .elementwise import ElementwiseKernel, ReductionKernel
-    from .errors import BudgetError, CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
+    from .errors import ArgumentError, BudgetError, CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
     from .jit_kernels import jit
     from .pipeline import deterministic
     from .profiling import profile
@@ -25,6 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Active",
+    "ArgumentError",
     "BatchDuplicated",
     "BudgetError",
     "CompileError",
@@ -62,7 +63,16 @@ _HOMES = {
     ".arguments.annotations": ("Active", "BatchDuplicated", "Const", "Duplicated", "DuplicatedNoNeed", "stop_gradient"),
     ".arguments.textures": ("Texture",),
     ".elementwise": ("ElementwiseKernel", "ReductionKernel"),
-    ".errors": ("BudgetError", "CompileError", "GpuadError", "LaunchError", "ShadowError", "TapeError", "UnsupportedError"),
+    ".errors": (
+        "ArgumentError",
+        "BudgetError",
+        "CompileError",
+        "GpuadError",
+        "LaunchError",
+        "ShadowError",
+        "TapeError",
+        "UnsupportedError",
+    ),
     ".jit_kernels": ("jit",),
     ".pipeline": ("deterministic",),
     ".profiling": ("profile",),
@@ -78,7 +88,9 @@ def __getattr__(name: str) -> Any:
     if name in ("distributed", "ops", "testing"):
         return import_module(f".{name}", __name__)
     if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .errors import UnknownNameError
+
+        raise UnknownNameError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOME_OF[name], __name__), name)
     globals()[name] = value
     return value

@@ -48,6 +48,10 @@ class UnknownNameError(ArgumentError, AttributeError):
     """An attribute that an object, or a module of gpuad, has not."""
 
 
+class OutsideKernelError(GpuadError, RuntimeError):
+    """A name of `gpuad.jit` that only kernels can use, used outside of one."""
+
+
 class MissingFileError(ArgumentError, FileNotFoundError):
     """A file that is not there."""
 

@@ -393,6 +393,24 @@ def test_calls_that_are_refused() -> None:
         jit.rawkernel(mode="numpy")
 
 
+@jit
+def bools(x: Any, b: Any, c: Any) -> None:
+    i = jit.threadIdx.x
+    x[0, i] = min(b[i], c[i])
+    x[1, i] = max(b[i], c[i])
+    x[2, i] = np.square(b[i])
+    x[3, i] = np.minimum(b[i], True)
+    x[4, i] = max(i > 1, x[5, i] > 0)
+    x[5, i] = min(True, b[i], c[i])
+
+
+def test_extremes_and_squares_of_bools() -> None:
+    """As CuPy has them: a bool of bools, and int8 of a square."""
+    x, b, c = np.zeros((6, 4)), np.array([1, 0, 1, 0], bool), np.array([1, 1, 0, 0], bool)
+    bools(1, 4, (x, b, c))
+    np.testing.assert_array_equal(x, [b & c, b | c, b, b, [0, 0, 1, 1], b & c])
+
+
 def test_errors_are_at_the_python_line() -> None:
     with pytest.raises(CompileError, match="the name 'missing' has no value here") as caught:
         J.nothing_there(1, 1, (np.ones((2, 2)),))

@@ -2,7 +2,7 @@
 
 In: an object found under a name or attribute. Out: the `Builtin` that it is, by identity with the attributes of `cupyx.jit` if that is
 loaded; the Python function behind a device function; None for anything else. CuPy is never imported here. A `Builtin` that is called
-outside of a kernel, or of which an index is read there, raises RuntimeError."""
+outside of a kernel, or of which an index is read there, raises OutsideKernelError."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+from ...errors import OutsideKernelError, UnknownNameError
 
 INDICES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 ATOMICS = {f"atomic_{op}": op for op in ("add", "sub", "exch", "min", "max", "inc", "dec", "cas", "and", "or", "xor")}
@@ -26,12 +28,12 @@ class Builtin:
     name: str
 
     def __call__(self, *_: Any, **__: Any) -> Any:
-        raise RuntimeError(f"jit.{self.name} is for kernels: call it in a function that is decorated with jit.rawkernel")
+        raise OutsideKernelError(f"jit.{self.name} is for kernels: call it in a function that is decorated with jit.rawkernel")
 
     def __getattr__(self, name: str) -> Any:
         if self.name in INDICES and name in ("x", "y", "z"):
-            raise RuntimeError(f"jit.{self.name}.{name} is for kernels: read it in a function that is decorated with jit.rawkernel")
-        raise AttributeError(name)
+            raise OutsideKernelError(f"jit.{self.name}.{name} is for kernels: read it in a function that is decorated with jit.rawkernel")
+        raise UnknownNameError(f"jit.{self.name} has no attribute {name!r}")
 
 
 def builtin_of(value: Any) -> Builtin | None:
