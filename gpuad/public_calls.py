@@ -172,8 +172,9 @@ def _parts(name: str, given: Any) -> Iterator[tuple[str, Any]]:
 
 _MOST = 1e15  # of seconds, of times: beyond it a number is a mistake
 _LONGEST = 300  # letters of a message of NumPy's
+_SHORT = 40  # letters of a value in a message
 _BRIEF = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = 40
+_BRIEF.maxstring = _BRIEF.maxother = _SHORT
 
 
 def show(x: Any) -> str:
@@ -184,8 +185,13 @@ def show(x: Any) -> str:
         return f"numpy.{x.dtype}({x})"
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return f"an array of {x.dtype}, shape {tuple(x.shape)}"
-    text = _BRIEF.repr(x)
-    return "None" if x is None else f"{type(x).__name__} {text if len(text) <= 40 else text[:37] + '...'}"
+    return "None" if x is None else f"{type(x).__name__} {brief(x)}"
+
+
+def brief(x: Any) -> str:
+    """A value as Python writes it, cut short."""
+    shown = _BRIEF.repr(x)
+    return shown if len(shown) <= _SHORT else shown[: _SHORT - 3] + "..."
 
 
 def flag(name: str, value: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentValueError, UnsupportedError
-from ..public_calls import show
+from ..public_calls import brief
 from ..tape.rules import rule
 from .adjoints import add_to, from_rows, in_rows, library_of
 from .elementwise import apply, are_disjoint
@@ -110,7 +110,7 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     """The root of the sum of squares over `axis` (all by default), as `numpy.linalg.norm` has it for vectors and, with `ord` None or
     "fro", for matrices; not differentiable where it is 0."""
     if ord not in (None, "fro") and not (ord == 2 and len(reduced_axes("norm", axis, array_of("norm", x).ndim)) == 1):
-        raise UnsupportedError(f"gpuad.ops.norm: ord={show(ord)} is not differentiated")
+        raise UnsupportedError(f"gpuad.ops.norm: ord={brief(ord)} is not differentiated")
     size = apply("absolute", x) if array_of("norm", x).dtype.kind == "c" else x
     axes = None if axis is None else reduced_axes("norm", axis, array_of("norm", x).ndim)
     found = sum(apply("square", size), axis=axes, keepdims=keepdims)

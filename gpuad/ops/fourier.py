@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
-from ..public_calls import show
+from ..public_calls import brief
 from ..runtime.array_types import NdArray
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
@@ -140,9 +140,9 @@ def _transform(name: str, function: str, x: Any, lengths: Any, axes: Sequence[in
 
 def _check_lengths(name: str, array: NdArray, lengths: Any, axes: Sequence[int]) -> None:
     if lengths is not None and not isinstance(lengths, Iterable):
-        raise ArgumentTypeError(f"{name}: s is a tuple of lengths, one for each axis, not {show(lengths)}")
+        raise ArgumentTypeError(f"{name}: s is a tuple of lengths, one for each axis, not {brief(lengths)}")
     if lengths is not None and tuple(lengths) != tuple(array.shape[a] for a in axes):
-        raise UnsupportedError(f"{name} of other lengths than the array's, {show(tuple(lengths))}; cut or pad it before")
+        raise UnsupportedError(f"{name} of other lengths than the array's, {brief(tuple(lengths))}; cut or pad it before")
 
 
 def _spectrum_type(dtype: Any) -> np.dtype[Any]:
@@ -152,5 +152,5 @@ def _spectrum_type(dtype: Any) -> np.dtype[Any]:
 
 def _norm(norm: str | None) -> str:
     if norm not in (None, *_SWAPPED):
-        raise ArgumentValueError(f"norm is None, 'backward', 'ortho' or 'forward', not {show(norm)}")
+        raise ArgumentValueError(f"norm is None, 'backward', 'ortho' or 'forward', not {brief(norm)}")
     return norm or "backward"

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..arguments.annotations import BatchDuplicated, Duplicated
 from ..errors import ArgumentTypeError, ArgumentValueError
-from ..public_calls import show
+from ..public_calls import brief
 from .elementwise import apply, check_out, check_recorded
 from .layout import array_of, axis_of, primal_of
 from .reductions import result_for
@@ -93,7 +93,7 @@ def _moves(shift: Any, axis: Any, ndim: int) -> dict[int, int]:
         try:
             moves[a] = moves.get(a, 0) + operator.index(by)
         except TypeError:
-            raise ArgumentTypeError(f"roll: a shift is a whole number of elements, not {show(by)}") from None
+            raise ArgumentTypeError(f"roll: a shift is a whole number of elements, not {brief(by)}") from None
     return moves
 
 

@@ -16,7 +16,7 @@ from ..arguments.annotations import BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import address, is_array, namespace, refuse_subclass
 from ..arguments.layouts import repeats
 from ..errors import ArgumentAxisError, ArgumentTypeError, ArgumentValueError, LaunchError, ShadowError, UnsupportedError
-from ..public_calls import index, show
+from ..public_calls import brief, index
 from ..runtime.array_types import NdArray
 
 
@@ -42,7 +42,7 @@ def axis_of(name: str, axis: Any, ndim: int) -> int:
     """An axis by its number from 0 on; TypeError for what is no whole number, NumPy's AxisError where there is none of that number."""
     number = index(axis)
     if number is None:
-        raise ArgumentTypeError(f"{name}: an axis is a whole number, not {show(axis)}")
+        raise ArgumentTypeError(f"{name}: an axis is a whole number, not {brief(axis)}")
     if not -ndim <= number < ndim:
         raise ArgumentAxisError(f"{name}: axis {number} is out of bounds for an array with {ndim} axes")
     return number % ndim
@@ -54,7 +54,7 @@ def axes_of(name: str, axis: Any, ndim: int) -> tuple[int, ...]:
         return tuple(range(ndim))
     found = tuple(axis_of(name, a, ndim) for a in (axis if isinstance(axis, tuple | list | range) else (axis,)))
     if len(set(found)) < len(found):
-        raise ArgumentValueError(f"{name}: an axis occurs twice in {show(axis)}")
+        raise ArgumentValueError(f"{name}: an axis occurs twice in {brief(axis)}")
     return found
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..arguments.annotations import Active
 from ..errors import ArgumentTypeError, ArgumentValueError, ShadowError, UnsupportedError
-from ..public_calls import show
+from ..public_calls import brief
 from ..runtime.array_types import NdArray
 from ..tape.record.recorded_rule import Ruled
 from ..tape.rules import rule
@@ -202,7 +202,7 @@ def solve_triangular(a: Any, b: Any, lower: bool = False, trans: int | str = 0, 
             f"solve_triangular: a matrix (n, n) and b of shape (n,) or (n, k), not {tuple(one.shape)} and {tuple(two.shape)}"
         )
     if not any(trans == known for known in _TRANS):
-        raise ArgumentValueError(f"solve_triangular: trans is 0, 1, 2, 'N', 'T' or 'C', not {show(trans)}")
+        raise ArgumentValueError(f"solve_triangular: trans is 0, 1, 2, 'N', 'T' or 'C', not {brief(trans)}")
     dtype = np.result_type(one.dtype, two.dtype, np.float32)
     if out is None:
         out = result_for((a, b), two.shape, dtype)
