@@ -49,11 +49,12 @@ def autodiff(
     args: Sequence[object],
     *,
     mode: Mode = Reverse,
+    allow_unused: bool = False,
     shared_mem: int = 0,
     stream: Any = None,
 ) -> None: ...
 @overload
-def autodiff(k: Any, *call: Any, mode: Mode = Reverse, **keywords: Any) -> None: ...
+def autodiff(k: Any, *call: Any, mode: Mode = Reverse, allow_unused: bool = False, **keywords: Any) -> None: ...
 @public
 def autodiff(k: Any, *call: Any, mode: Mode = Reverse, allow_unused: bool = False, **keywords: Any) -> None:
     """Runs a kernel and its derivative: with `mode=Reverse` forward, then the adjoint into the shadows; with `mode=Forward` primal and
@@ -172,11 +173,12 @@ def hvp(
     args: Sequence[object],
     directions: Sequence[object],
     *,
+    allow_unused: bool = False,
     shared_mem: int = 0,
     stream: Any = None,
 ) -> None: ...
 @overload
-def hvp(k: Any, *call: Any, **keywords: Any) -> None: ...
+def hvp(k: Any, *call: Any, allow_unused: bool = False, **keywords: Any) -> None: ...
 @public
 def hvp(k: Any, *call: Any, allow_unused: bool = False, **keywords: Any) -> None:
     """`hvp(k, *call, directions)`: runs a kernel, its adjoint, and the derivative of both along a direction (forward over reverse).

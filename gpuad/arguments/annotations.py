@@ -140,7 +140,7 @@ class Duplicated(Operators, _Annotated):
         return self.passed_shadow
 
     @property
-    def passed_shadow(self) -> Any:
+    def passed_shadow(self) -> NdArray:
         """The shadow, for a call that the pair is passed to."""
         if self._deferred is not None:
             self._deferred.show()

@@ -13,7 +13,15 @@ from gpuad.api import derivatives
 from gpuad.arguments.annotations import Duplicated
 from gpuad.runtime.array_types import NdArray
 
-LAUNCH = {"k": "Any", "grid": "Extents", "block": "Extents", "args": "Sequence[object]", "shared_mem": "int", "stream": "Any"}
+LAUNCH = {
+    "k": "Any",
+    "grid": "Extents",
+    "block": "Extents",
+    "args": "Sequence[object]",
+    "allow_unused": "bool",
+    "shared_mem": "int",
+    "stream": "Any",
+}
 
 
 @pytest.mark.parametrize(
