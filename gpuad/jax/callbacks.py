@@ -1,11 +1,14 @@
 """Operations of JAX that are Python on XLA's buffers, and what JAX has to know of each.
 
 An operation is a primitive whose work is `jax.experimental.buffer_callback`: it runs on CPUs and GPUs, in XLA's stream. What is overwritten
-is an operand that aliases a result, so XLA has put it there before, by donation or by a copy."""
+is an operand that aliases a result, so XLA has put it there before, by donation or by a copy.
+
+Within `jax.shard_map` a type says over which axes of the mesh a value varies. All operands of an operation are brought to the axes of all
+of them, and so are its results: the transpose of that is the sum over devices, which is the gradient of what they share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import Any
@@ -16,8 +19,10 @@ import numpy as np
 from jax.experimental.buffer_callback import buffer_callback
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import NamedSharding, PartitionSpec
 
 from ..arguments.recorder import unrecorded
+from ..errors import LaunchError
 from ..runtime import cuda
 
 
@@ -78,12 +83,54 @@ def conjugate(x: Any) -> Any:
     return jnp.conj(x) if jnp.iscomplexobj(x) else x
 
 
+class _Operation(Primitive):  # type: ignore[misc]
+    """An operation whose operands are whole, and vary along the same axes of a mesh."""
+
+    def bind(self, *operands: Any, **parameters: Any) -> Any:
+        """Binds it: operands that are the same along an axis of others are cast to vary along it, those that are divided by their type are
+        gathered. LaunchError for sums over devices that are still to be made."""
+        types = [jax.typeof(x) for x in operands]
+        open_sums = sorted(map(str, set().union(*(_axes(t, "unreduced") for t in types))))
+        if open_sums:
+            raise LaunchError(
+                f"an operand is a sum over the axis {', '.join(open_sums)} that is not made yet: jax.lax.psum it, or reshard it"
+            )
+        axes = set().union(*(_axes(t, "varying", "reduced") for t in types))
+        given = [_cast(x, axes - _axes(t, "varying")) for x, t in zip(operands, types, strict=True)]
+        return super().bind(*given, **parameters)
+
+
+def _axes(type_: Any, *kinds: str) -> set[Any]:
+    """The axes of a mesh along which a value varies, is a sum still to be made (`unreduced`), or the gradient of one (`reduced`)."""
+    said = getattr(type_, "manual_axis_type", None)
+    if said is not None:
+        return set().union(*(getattr(said, kind) for kind in kinds))
+    return set(getattr(type_, "vma", ())) if "varying" in kinds else set()  # JAX 0.9
+
+
+def _cast(x: Any, axes: Iterable[Any]) -> Any:
+    if any(part is not None for part in jax.typeof(x).sharding.spec):
+        x = jax.sharding.reshard(x, PartitionSpec())
+    for axis in sorted(axes, key=str):
+        x = jax.lax.pcast(x, axis, to="varying")
+    return x
+
+
+def _result(one: Any, types: Sequence[Any]) -> Any:
+    """The type of a result: it varies along the axes along which the operands do."""
+    like = next((t for t in types if _axes(t, "varying")), None)
+    if like is None:
+        return jax.core.ShapedArray(one.shape, one.dtype)
+    whole = NamedSharding(like.sharding.mesh, PartitionSpec(*[None] * len(one.shape)))
+    return like.update(shape=one.shape, dtype=one.dtype, weak_type=False, sharding=whole)
+
+
 def primitive(name: str, work: Callable[..., Any], results: Callable[..., Sequence[Any]]) -> Any:
     """An operation with several results. `work`: in operations of JAX; `results`: their shapes and dtypes. Both get the operands and the
     parameters. vmap runs it once for each element."""
-    made = Primitive(name)
+    made = _Operation(name)
     made.multiple_results = True
-    made.def_abstract_eval(lambda *a, **p: [jax.core.ShapedArray(r.shape, r.dtype) for r in results(*a, **p)])
+    made.def_abstract_eval(lambda *a, **p: [_result(r, a) for r in results(*a, **p)])
     made.def_impl(lambda *operands, **parameters: _compiled(made, tuple(sorted(parameters.items())))(*operands))
     mlir.register_lowering(made, mlir.lower_fun(work, multiple_results=True))
     batching.primitive_batchers[made] = partial(_one_by_one, made)
