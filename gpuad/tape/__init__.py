@@ -14,8 +14,8 @@ What happens, in this order:
 3. **Memory** (`memory/`): bytes as regions of allocations, their saved versions, and the tape's own memory, used again by every recording.
 4. **Replay** (`replay/`): a program that comes again is recognised step by step, and only its actions run (`trace_steps`,
    `trace_replay`); consecutive actions are merged (`launch_joining`, `batching`). `graph` runs program and reverse as a whole.
-5. **Reverse** (`reverse/`): seeds are bound to shadows (`seeds`); then all is planned before the first action (`reversal_plan`): from the
-   last operation to the first, which elements of each shadow are live, zero, shared or owed (`shadow_state`), which kernels the adjoint
+5. **Reverse** (`reverse/`, by its `reverse_planner`): seeds are bound to shadows (`seeds`); then all is planned before the first action
+   (`reversal_plan`): from the last operation to the first, which elements of each shadow are live, zero, shared or owed (`shadow_state`), which kernels the adjoint
    takes for that (`zero_regions`), and where the versions that it reads are (`memory.version_finder`).
 6. **Budget** (`budget/`): within a number of bytes a schedule says what is stored and what runs again (`planner`), a script what that
    means for memory (`script`), and a reversal follows it. `plan()`, `tradeoff()` and `held()` read the same scripts.
