@@ -375,7 +375,7 @@ def arrays_made_again(cupy: Any) -> None:
             X.primal.fill(0.5 + turn / 16)
             X.shadow.fill(0)
             with tape:
-                known.append(tape._next is not None)
+                known.append(tape.cursor.expected is not None)
                 k(-(-n // 128), 128, (X, n))
                 rest = X - aim
                 k(-(-n // 128), 128, (rest, n))

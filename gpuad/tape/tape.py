@@ -407,7 +407,7 @@ class Tape(LaunchRecording):
         resolved, plan = self.reversals.planned(seeds, lasting=True)
         _check_used(plan, allow_unused)
         if self.made.arrays:
-            self._known = None  # the arrays are the graph's
+            self.cursor.drop()  # the arrays are the graph's
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         executors = executor, executor_of(self._library, True)

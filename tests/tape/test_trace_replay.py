@@ -109,7 +109,7 @@ def outcome(tape: gpuad.Tape, steps: list[Step], held: dict[str, Any], plain: bo
 def test_a_tape_used_again_does_what_a_new_one_does(seed: int, restore: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     r = random.Random(seed)
     tape, held, steps = gpuad.Tape(restore=restore), fresh(seed), [random_step(r) for _ in range(r.randrange(1, 9))]
-    monkeypatch.setattr("gpuad.tape.replay.trace_replay._TRIES", 99)
+    monkeypatch.setattr("gpuad.tape.replay.cursor.MAX_MISSES", 99)
     for run in range(9):
         start, other, new = fresh(100 * seed + run), fresh(100 * seed + run), gpuad.Tape(restore=restore)
         fill(held, start)
@@ -421,7 +421,7 @@ def test_programs_that_always_differ_are_not_compared_for_ever(monkeypatch: pyte
     differ: Callable[..., None] = Repeating.differ
 
     def counted(self: Any) -> None:
-        differed.append(1) if self._next is not None else None
+        differed.append(1) if self.cursor.expected is not None else None
         differ(self)
 
     monkeypatch.setattr(Repeating, "differ", counted)

@@ -32,7 +32,7 @@ class LaunchRecording(OperationRecording):
 
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
-        args, step = self.inner(args), self._next
+        args, step = self.inner(args), self.cursor.expected
         if step is not None:
             same = step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream)
             if same:

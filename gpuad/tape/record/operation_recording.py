@@ -130,7 +130,7 @@ class OperationRecording(Repeating):
     def new(self, library: Any, shape: tuple[int, ...], dtype: Any, active: bool) -> Any:
         """An array for an operation that makes one, not cleared: it is no concern of the caller's. In a known program it is what was made
         there the last time. `active`: whether it is to have a shadow."""
-        wanted, step = (library.__name__, shape, dtype, active), self._next
+        wanted, step = (library.__name__, shape, dtype, active), self.cursor.expected
         if isinstance(step, MadeStep) and step.args == wanted and self.make_again():
             return step.made.handed_out()
         self.differ()
@@ -155,12 +155,12 @@ class OperationRecording(Repeating):
     @property
     def awaited(self) -> Made | None:
         """In a program that is known, an array that it makes next."""
-        step = self._next
+        step = self.cursor.expected
         return step.made if isinstance(step, MadeStep) else None
 
     def make_again(self) -> bool:
         """Makes it; False if the program is another one."""
-        step = self._next
+        step = self.cursor.expected
         if step is None or not self._let_go(step) or not self._repeat(step):
             return False
         if isinstance(step, MadeStep) and step.made.stream is not None:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
-from ...arguments.layouts import signature
 from ...errors import GpuadError, TapeError
 from ...pipeline import analysing, executor_of, in_fixed_point, plain_allowed
 from ...program.ir.region import Region
@@ -26,26 +24,8 @@ from ..memory.versions import send_far
 from ..record.recording import Recording
 from ..status import RECORDING, interrupted, interrupted_by
 from .batching import batched
-from .trace_steps import END, Step
-
-_TRIES = 3  # programs that differ each time are not compared for ever
-
-
-@dataclass(frozen=True, eq=False)
-class Known:
-    """The steps of a recording that is complete, and what they take for granted: arrays, by what they are, and the surroundings."""
-
-    steps: tuple[Step, ...]
-    arrays: tuple[tuple[Any, tuple[Any, ...]], ...]
-    surroundings: tuple[Any, ...]
-
-    def holds(self, surroundings: tuple[Any, ...]) -> bool:
-        """Whether all of that is still so."""
-        return self.surroundings == surroundings and self.changed() is None
-
-    def changed(self) -> Any | None:
-        """An array that is not what it was."""
-        return next((array for array, was in self.arrays if signature(array) != was), None)
+from .cursor import Cursor
+from .trace_steps import Step
 
 
 class Repeating(Recording):
@@ -57,18 +37,14 @@ class Repeating(Recording):
 
     def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
         self.guard = made.guard
-        self._known: Known | None = None
-        self._misses = 0
+        self.cursor = Cursor()
         super().__init__(saved, transient, within, made)
 
     def forget(self) -> None:
         """Begins anew."""
-        self._known = None  # first: a program whose operations are half forgotten, since an interrupt came, must not be known
+        self.cursor.forget(comparable=not self.exact)
         super().forget()
         self.steps: list[Step] | None = []
-        self._comparable = not self.exact and self._misses < _TRIES
-        self._next: Step | None = None
-        self._at = 0
         self.doing.taken()
         self.doing.dry = False
         self.guard.forget()
@@ -87,35 +63,30 @@ class Repeating(Recording):
     def _note(self, step: Step, lasts: bool) -> None:
         """Keeps a step that was recorded; `lasts`: it is known by its arguments, none of which can be changed into something else."""
         step.actions, step.room, step.locks = self.doing.taken(), self._saved.here(), self.guard.taken()
-        self._comparable = self._comparable and lasts
+        self.cursor.note(lasts)
         if self.steps is not None:
             self.steps.append(step)
 
     def _remember(self) -> None:
         """The recording is complete."""
         send_far(self.allocations.values())
-        if self.steps and self._comparable:
-            found = {id(a): a for step in self.steps for a in step.arrays}
-            self._known = Known((*self.steps, END), tuple((a, signature(a)) for a in found.values()), self.surroundings())
-
-    def forget_trace(self) -> None:
-        """The program, as it is, is not to be known again."""
-        self._known = None
+        self.cursor.remember(self.steps or (), self.surroundings())
 
     def unknown(self) -> None:
         """A call was refused or has failed: what it left behind is not known as a step."""
-        self.steps = self._known = None
+        self.steps = None
+        self.cursor.drop()
 
     @property
     def learns(self) -> bool:
         """Whether the program is new, as far as it has come."""
-        return self._next is None
+        return self.cursor.expected is None
 
     # --- while repeating ---------------------------------------------------------------------------------------------------------------
 
     def _expects(self) -> bool:
         """Begins to repeat what is known, if it can be repeated; whether it can."""
-        known = self._known
+        known = self.cursor.program
         if known is None or not known.holds(self.surroundings()):
             return False
         if not self.made.taken_back(executor_of(self._library), self.streams):
@@ -123,13 +94,12 @@ class Repeating(Recording):
         self.values.write_early(self.steps)
         if self.steps is not None:
             self.values.keep_cheaper_values(self.steps)
-        self._at, self._next = 0, known.steps[0]
+        self.cursor.begin()
         return self.within is None or self.within.expects()
 
     def _repeat(self, step: Step) -> bool:
         """Does what the expected step did; False, and nothing was done, where a check refuses it: the call is then recorded, to say so."""
         self._require(RECORDING)
-        assert self._known is not None
         if step.check is not None:
             try:
                 self._do(step, (step.check,))
@@ -142,10 +112,9 @@ class Repeating(Recording):
             self._do(step, step.calls)
         except BaseException as error:
             name = getattr(step.what, "name", "foreign code")
-            self.state = interrupted_by(error, f"at operation {self._at} ({name})")
+            self.state = interrupted_by(error, f"at operation {self.cursor.at} ({name})")
             raise
-        self._at += 1
-        self._next = self._known.steps[self._at]
+        self.cursor.advance()
         return True
 
     def _do(self, step: Step, actions: Sequence[Action]) -> None:
@@ -160,7 +129,7 @@ class Repeating(Recording):
 
     def repeats(self, what: Any, args: Sequence[Any], regions: Mapping[str, Region] | None = None) -> bool:
         """Whether a call is the expected step, which has been done then. Where it is not, the tape is ready to record it."""
-        step = self._next
+        step = self.cursor.expected
         if step is None:
             return False
         if step.what is what and step.same_arguments(args) and getattr(step, "regions", None) == regions:
@@ -171,11 +140,10 @@ class Repeating(Recording):
 
     def differ(self) -> None:
         """The program is another one than before: records anew what has passed."""
-        if self._next is None:
+        if self.cursor.expected is None:
             return
-        assert self._known is not None
-        passed, state = self._known.steps[: self._at], self.state
-        self._misses += 1
+        passed, state = self.cursor.passed, self.state
+        self.cursor.miss()
         with self.within.resuming() if self.within is not None else nullcontext():
             self.forget()
             self.state, self.doing.dry = state, True
@@ -192,20 +160,20 @@ class Repeating(Recording):
 
     def _compare_arrays(self) -> None:
         """A call in the words of the last time is not looked at closer: here it turns out if its arrays were something else by then."""
-        assert self._known is not None
-        changed = self._known.changed()
+        assert self.cursor.program is not None
+        changed = self.cursor.program.changed()
         if changed is not None:
-            self._known = None
+            self.cursor.drop()
             reason = f"an array of shape {changed.shape} was laid out anew, or made read-only, while the program ran"
             self.state = interrupted(reason)
             raise TapeError(f"{reason}; record it again")
 
     def _whole(self) -> bool:
         """At the end of a recording: whether it was the expected one to the last step."""
-        if self._next is None:
+        if self.cursor.expected is None:
             return False
-        if self._next is END:
-            self._next, self._misses = None, 0
+        if self.cursor.is_at_end:
+            self.cursor.finish()
             self._compare_arrays()
             return True
         self.differ()

@@ -62,7 +62,7 @@ class ReversePlanner:
             if tape.operations is operations:
                 tape.shadows = known
             else:  # a seed has shown a shadow of memory that was written without one
-                tape.forget_trace()
+                tape.cursor.drop()
                 self.plans.clear()
 
     def _plan(self, resolved: list[Seed] | None, placements: Placements) -> Plan:

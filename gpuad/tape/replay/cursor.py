@@ -1,0 +1,101 @@
+"""Follows a program that comes again: which step is expected next, and whether the program is worth following at all.
+
+In: the steps of a recording that is complete, with what they take for granted. Out: the step that is expected. Nothing is run here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...arguments.layouts import signature
+from .trace_steps import END, Step
+
+MAX_MISSES = 3  # programs that differ each time are not compared for ever
+
+
+@dataclass(frozen=True, eq=False)
+class TracedProgram:
+    """The steps of a recording that is complete, and what they take for granted: arrays, by what they are, and the surroundings."""
+
+    steps: tuple[Step, ...]
+    arrays: tuple[tuple[Any, tuple[Any, ...]], ...]
+    surroundings: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, steps: Sequence[Step], surroundings: tuple[Any, ...]) -> TracedProgram:
+        """The program of these steps, with its end."""
+        arrays = {id(a): a for step in steps for a in step.arrays}
+        return cls((*steps, END), tuple((a, signature(a)) for a in arrays.values()), surroundings)
+
+    def holds(self, surroundings: tuple[Any, ...]) -> bool:
+        """Whether all of that is still so."""
+        return self.surroundings == surroundings and self.changed() is None
+
+    def changed(self) -> Any | None:
+        """An array that is not what it was."""
+        return next((array for array, was in self.arrays if signature(array) != was), None)
+
+
+class Cursor:
+    """A place in a `program` that is known (None: none is). `expected`: the step that comes next, None where the program is new; `at`: its
+    number."""
+
+    def __init__(self) -> None:
+        self.program: TracedProgram | None = None
+        self.expected: Step | None = None
+        self.at = self._misses = 0
+        self._comparable = True
+
+    def forget(self, comparable: bool) -> None:
+        """Begins anew, with a program that is new; `comparable`: whether it may be known the next time."""
+        self.program = None  # first: a program whose operations are half forgotten, since an interrupt came, must not be known
+        self.expected, self.at = None, 0
+        self._comparable = comparable and self._misses < MAX_MISSES
+
+    def drop(self) -> None:
+        """The program will not be known the next time."""
+        self.program = None
+
+    def note(self, lasts: bool) -> None:
+        """A step was recorded; `lasts`: it is known by its arguments, none of which can be changed into something else."""
+        self._comparable = self._comparable and lasts
+
+    def remember(self, steps: Sequence[Step], surroundings: tuple[Any, ...]) -> None:
+        """The recording is complete."""
+        if steps and self._comparable:
+            self.program = TracedProgram.of(steps, surroundings)
+
+    def begin(self) -> None:
+        """The program is expected from its first step on."""
+        assert self.program is not None
+        self.at, self.expected = 0, self.program.steps[0]
+
+    def advance(self) -> None:
+        """The expected step was done."""
+        assert self.program is not None
+        self.at += 1
+        self.expected = self.program.steps[self.at]
+
+    @property
+    def passed(self) -> tuple[Step, ...]:
+        """The steps that were done."""
+        assert self.program is not None
+        return self.program.steps[: self.at]
+
+    def miss(self) -> None:
+        """The program is another one than before."""
+        self._misses += 1
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all steps were done."""
+        return self.expected is END
+
+    def finish(self) -> None:
+        """The program came again, to its last step."""
+        self.expected, self._misses = None, 0
+
+
+__all__ = ["Cursor", "TracedProgram"]
