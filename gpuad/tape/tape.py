@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.recorder import current
-from ..errors import TapeError
+from ..errors import ArgumentError, TapeError
 from ..pipeline import executor_of
 from ..public_calls import flag, of_these, public, whole
 from ..runtime.actions import perform
@@ -100,8 +100,11 @@ class Tape(LaunchRecording):
         store: Mapping[Any, str] | None = None,
     ) -> None:
         flag("restore", restore)
-        of_these("check", check, (None, "exact"))
-        of_these("save", save, ("needed", "all"))
+        try:
+            of_these("check", check, (None, "exact"))
+            of_these("save", save, ("needed", "all"))
+        except ArgumentError as error:
+            raise TapeError(f"Tape: {error}") from None
         if budget is not None and save == "all":
             raise TapeError("save='all' is everything that is overwritten: no budget goes with it")
         if offload is not None:
