@@ -30,7 +30,7 @@ NAMES = {theirs: ours for ours, theirs in TYPES.items()}
 def shared(tensor: Any) -> Any:
     """The array on a tensor's memory. LaunchError where there is none: a lazy conjugate, a sparse or quantised tensor."""
     tensor = tensor.detach()
-    if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
+    if tensor.layout is not torch.strided or is_lazy(tensor):
         raise LaunchError(
             f"a tensor of layout {tensor.layout}{', a lazy conjugate or negative' if tensor.layout is torch.strided else ''} has no plain "
             "memory; pass tensor.resolve_conj().resolve_neg(), or a dense tensor. Nothing was launched."
@@ -50,6 +50,11 @@ def _on_host(tensor: Any) -> Any:
         return array
     room = tensor.as_strided((1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)),), (1,)).numpy()
     return np.ndarray(array.shape, array.dtype, room, 0, array.strides)
+
+
+def is_lazy(tensor: Any) -> bool:
+    """Whether a tensor stands for the conjugate or the negative of what is in its memory."""
+    return bool(tensor.is_conj() or tensor.is_neg())
 
 
 def on_device(tensor: Any) -> bool:

@@ -19,6 +19,7 @@ from ..arguments.recorder import current as _recorder
 from ..errors import GpuadError, LaunchError
 from ..interop import Signature, read_signature
 from . import written
+from .arrays import is_lazy
 from .launches import Bridge, Held
 from .operators import Operator
 from .quick import Quick
@@ -128,7 +129,7 @@ class Function:
         found: list[Any] = [pipeline.asked_here()]
         for j in self._tensors:
             x = args[j]
-            if type(x) not in _PLAIN:
+            if type(x) not in _PLAIN or is_lazy(x):
                 return None
             found += (_said(x), x.stride())
         for j in self._placed:
@@ -146,7 +147,7 @@ class Function:
         wanted = self._wanted(args)
         if wanted is None:
             return self._plain(args)
-        found = _Node.apply(self, wanted, *args)
+        found = _Node.apply(self, wanted, self._first_view(args), *args)
         if key is not None and all(type(args[j]) is float for j in self._reals):
             quick = self.bridge.made(self.numbers(args), wanted).quick
             if quick is not None and not quick.loose:
@@ -156,6 +157,11 @@ class Function:
                 if node is not None:
                     self._known[key] = node
         return found
+
+    def _first_view(self, args: Sequence[Any]) -> Any:
+        """The view that is overwritten in place, if one is: PyTorch takes the gradient of a node's first tensor for that of the view
+        (CopySlices), so it is passed before all arguments."""
+        return next((args[j] for j in self._placed if args[j] is not None and args[j]._is_view()), None)
 
     def _wanted(self, args: Sequence[Any]) -> tuple[bool, ...] | None:
         """Of which arguments, by the parameters' positions, a gradient will be asked; None: of none."""
@@ -204,11 +210,23 @@ class Function:
                 continue
             if x.is_leaf and x.requires_grad:
                 raise RuntimeError(_LEAF)
+            if x._is_view() and x.requires_grad:
+                self._check_view(k, x)
             if x._is_view() and len(self.returned) > 1:
                 raise LaunchError(
                     f"`{self.signature.name}` overwrites `{self.signature.word(k)}`, a view, in place and has other outputs as well, which "
                     "PyTorch's autograd does not take: pass x.clone(), or use overwrites='return'. Nothing was launched."
                 )
+
+    def _check_view(self, k: int, x: Any) -> None:
+        """Views that PyTorch forbids to change: of a leaf, one of several that an operation returned, one that was made without a graph."""
+        if x._base.is_leaf and x._base.requires_grad:
+            raise RuntimeError("a view of " + _LEAF)
+        if torch._C._autograd._get_creation_meta(x) != torch._C._autograd.CreationMeta.DEFAULT:
+            raise LaunchError(
+                f"`{self.signature.name}` overwrites `{self.signature.word(k)}`, a view that PyTorch forbids to change in place (one of "
+                "several that an operation returned, or made without a graph): pass x.clone(). Nothing was launched."
+            )
 
     def gradients(self, wanted: Sequence[bool], types: Sequence[Any], found: Sequence[Any]) -> list[Any]:
         """Shadows, by position, as gradients of the arguments: in their types."""
@@ -264,7 +282,8 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
     """A launch in PyTorch's graph."""
 
     @staticmethod
-    def forward(ctx: Any, own: Function, wanted: tuple[bool, ...], *args: Any) -> Any:
+    def forward(ctx: Any, own: Function, wanted: tuple[bool, ...], view: Any, *args: Any) -> Any:
+        ctx.at = None if view is None else next(j for j in own._placed if args[j] is view)
         if own.in_place:
             with torch.enable_grad():
                 own._check_leaves(args)
@@ -281,26 +300,35 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, *seeds: Any) -> Any:
+        found = list(_Node.pulled(ctx, seeds))
+        view = None
+        if ctx.at is not None:
+            view, found[ctx.at] = found[ctx.at], None
+        return (None, None, view, *found)
+
+    @staticmethod
+    def pulled(ctx: Any, seeds: Any) -> Any:
+        """The gradients of the arguments."""
         own: Function = ctx.own
         if torch.is_grad_enabled():
             return _twice(ctx, seeds)
         if seeds[0] is None and all(s is None for s in seeds):
-            return (None, None, *(None for _ in own.signature.passed))
+            return [None for _ in own.signature.passed]
         made, _, numbers, packed = ctx.held
         kept = ctx.saved_tensors
         if _transformed() is not None:
             held = Held(made, kept[: len(kept) - own.bridge.count] if own.twice else kept, numbers, packed)
             wanted, types = ctx.wanted, ctx.types
             if types is None:
-                return (None, None, *pulled(lambda *own: made.quick.gradients(made.quick.reverse(kept, own, numbers)), seeds))
-            return (None, None, *pulled(lambda *each: own.gradients(wanted, types, own.bridge.reverse(held, each)), seeds))
+                return pulled(lambda *own: made.quick.gradients(made.quick.reverse(kept, own, numbers)), seeds)
+            return pulled(lambda *each: own.gradients(wanted, types, own.bridge.reverse(held, each)), seeds)
         try:
             if ctx.types is None:
-                return (None, None, *made.quick.gradients(made.quick.reverse(kept, seeds, numbers)))
+                return made.quick.gradients(made.quick.reverse(kept, seeds, numbers))
             found = own.bridge.reverse(Held(made, kept[: len(kept) - own.bridge.count] if own.twice else kept, numbers, packed), seeds)
         except RuntimeError as error:
             raise _hinted(error, own.signature.name, seeds) from None
-        return (None, None, *own.gradients(ctx.wanted, ctx.types, found))
+        return own.gradients(ctx.wanted, ctx.types, found)
 
 
 def _originals(own: Function, args: Sequence[Any]) -> tuple[Any, ...]:
@@ -332,11 +360,11 @@ def _twice(ctx: Any, seeds: Sequence[Any]) -> Any:
     if not own.twice:
         raise _not_twice(own.signature.name)
     if all(s is None for s in seeds):
-        return (None, None, *(None for _ in own.signature.passed))
+        return [None for _ in own.signature.passed]
     count = len(ctx.saved_tensors) - own.bridge.count
     held, originals = ctx.held._replace(kept=ctx.saved_tensors[:count]), ctx.saved_tensors[count:]
     types = _types([originals[k] for k in own.signature.passed])
-    return (None, None, *_Reverse.apply(own, ctx.wanted, types, held, len(seeds), *seeds, *originals))
+    return _Reverse.apply(own, ctx.wanted, types, held, len(seeds), *seeds, *originals)
 
 
 class _Reverse(torch.autograd.Function):  # type: ignore[misc]

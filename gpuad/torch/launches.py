@@ -19,7 +19,7 @@ from ..api import hvp, outside_of_tapes, push_forward
 from ..errors import LaunchError
 from ..interop import Direct, Signature, Split, direct, flat, packer, split_launch
 from ..ir.types import Scalar
-from .arrays import copied, is_whole, like, on_stream_of, placed, relaid, shared, type_of
+from .arrays import copied, is_lazy, is_whole, like, on_stream_of, placed, relaid, shared, type_of
 from .quick import Quick
 
 _MANY = 256  # launches that are remembered
@@ -133,6 +133,8 @@ class Bridge:
             for k in self._given:
                 x = given[k]
                 if x is not None:
+                    if is_lazy(x):
+                        shared(x)  # which refuses it
                     found += (k, x.dtype, x.shape, x.stride(), x.device)
         except AttributeError:
             name = self.signature.word(k)
@@ -277,7 +279,7 @@ class Bridge:
         shape, strides = ((), ()) if layout is None else layout[:2]
         if seed is None:
             return like(near, shape, strides, dtype)
-        if seed.dtype is dtype and seed.stride() == strides:
+        if seed.dtype is dtype and seed.stride() == strides and not is_lazy(seed):
             return seed.clone() if seed.is_contiguous() else copied(seed)
         return torch.empty_strided(shape, strides, dtype=dtype, device=seed.device).copy_(seed)
 

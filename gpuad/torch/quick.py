@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..interop import Direct, Split
-from .arrays import copied, like, relaid, type_of
+from .arrays import copied, is_lazy, like, relaid, type_of
 
 Packer: TypeAlias = "tuple[int, Callable[[Any], int]]"  # a float by value: its position, and how it is packed
 _zeros = torch.zeros_like
@@ -144,7 +144,7 @@ class Quick:
             seed = None if at_seed is None else seeds[at_seed]
             if seed is None:
                 made = _zeros(form) if form is not None else torch.empty_strided(shape, strides, dtype=dtype).zero_()
-            elif form is not None and seed.dtype is dtype and seed.is_contiguous():
+            elif form is not None and seed.dtype is dtype and seed.is_contiguous() and not is_lazy(seed):
                 made = seed if unchanged else seed.clone()
             else:
                 made = torch.empty_strided(shape, strides, dtype=dtype).copy_(seed)

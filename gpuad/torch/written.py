@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..errors import GpuadError, LaunchError
-from .arrays import copied, relaid
+from .arrays import copied, is_lazy, relaid
 from .quick import Quick
 
 
@@ -26,7 +26,7 @@ def node(quick: Quick, transformed: Callable[[], Any], pulled: Callable[..., Any
         return None
     names = {
         "zeros": torch.zeros_like, "copied": copied, "relaid": relaid, "is_grad_enabled": torch.is_grad_enabled, "transformed": transformed,
-        "pulled": pulled, "refused": lambda: refused(quick.split.kernel.name), "again": _again(quick), "failed": _failed,
+        "lazy": is_lazy, "pulled": pulled, "refused": lambda: refused(quick.split.kernel.name), "again": _again(quick), "failed": _failed,
         "pack": dict(quick.packers), "layouts": quick.layouts, "fresh": dict(quick.fresh), "models": {s.position: s for s in quick.shadows},
         "launch": quick.launch, "stages": quick.stages,
     }  # fmt: skip
@@ -109,6 +109,6 @@ def _shadow(shadow: Any) -> list[str]:
     taken = f"s{j}" if shadow.unchanged else f"s{j}.clone()"
     return [
         f"    if s{j} is None:", f"        d{k} = zeros({made}.model)",
-        f"    elif s{j}.dtype is {made}.dtype and s{j}.is_contiguous():", f"        d{k} = {taken}",
+        f"    elif s{j}.dtype is {made}.dtype and s{j}.is_contiguous() and not lazy(s{j}):", f"        d{k} = {taken}",
         "    else:", f"        d{k} = zeros({made}.model).copy_(s{j})",
     ]  # fmt: skip
