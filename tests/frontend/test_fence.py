@@ -24,6 +24,12 @@ POINTER = (
     "a pointer to a function is supported where it surely is that of one: a parameter, a template's argument or a variable that is given a "
     "function and never changed; else call each by its name under a condition"
 )
+STRUCTURED = "structured bindings (auto [a, b] = ...) are not supported; give each part a variable of its own"
+MEMBER_POINTER = "a pointer to a member is not supported: which member it is has to be known; write s.a, or choose by a condition"
+LAMBDA = (
+    "a lambda can be called and passed to functions, but not passed to another lambda, stored in a struct or returned; else write a "
+    "__device__ function"
+)
 SHARE = "share memory differ in their numbers"
 REINTERPRETED_MEMORY = "a derivative cannot follow reinterpreted memory; make it a struct"
 FENCES = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
@@ -33,6 +39,13 @@ IF_HEADER = "declarations and initialisers in the header of an if are not suppor
 
 # Statements of a kernel with the parameters (float* x, int* j, int n).
 BODIES: dict[str, tuple[str, str]] = {
+    "structured binding": ("float s[2] = {x[0], 1}; ^auto [p, q] = s; x[0] = p * q;", STRUCTURED),
+    "structured binding by reference": ("float s[2] = {x[0], 1}; ^auto& [p, q] = s; x[0] = p * q;", STRUCTURED),
+    "pointer to a member": ("struct S { float a, b; }; S s = {x[0], 1}; float S::* ^p = &S::a; x[0] = s.*p;", MEMBER_POINTER),
+    "lambda that is passed a lambda": (
+        "auto f = [](auto g, float v) { return g(v); }; auto h = [](float v) { return v * v; }; x[0] = f(^h, x[0]);",
+        LAMBDA,
+    ),
     "goto": ("^goto done; done: x[0] = 1;", "goto is not supported; write a loop, break or return"),
     "label": ("^done: x[0] = 1;", "labels and goto are not supported; write a loop, break or return"),
     "initialiser of a switch": ("^switch (int m = n; m) { case 1: x[0] = 1; }", SWITCH_HEADER),

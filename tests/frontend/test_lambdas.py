@@ -212,7 +212,7 @@ REFUSED: dict[str, tuple[str, Any]] = {
         "a lambda that is made here copies a, which may change here; name the lambda before",
     ),
     "copied beside a change": (
-        "double a = x[i], ^b = a + apply([=](double t) { return a * t; }, a = 2); y[i] = b;",
+        "double a = x[i]; double& other = a; double ^b = a + apply([=](double t) { return a * t; }, other = 2); y[i] = b;",
         "a lambda that is made here copies a, which may change here; name the lambda before",
     ),
     "copied after a change by another name": (

@@ -113,6 +113,21 @@ def test_an_expression_that_names_nothing(expression: str, reason: str) -> None:
     assert caught.value.message == f"no kernel {expression!r} in <source>: {reason}; {KNOWN}"
 
 
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("template <class T> __global__ void k(T* x) { foo y; x[0] *= 2; }", 46),
+        ("template <class T> __global__ void k(T* x, foo n) { x[0] *= 2; }", 44),
+        ("template <class T> __global__ void k(foo* x, T y) {}", 38),
+    ],
+)
+def test_an_error_in_the_template_is_the_reason(text: str, column: int) -> None:
+    with pytest.raises(CompileError, match="unknown type name 'foo'") as caught:
+        gpuad.kernel(f"// first line\n{text}", "k<float>")
+    assert caught.value.span is not None
+    assert (caught.value.span.line, caught.value.span.column) == (2, column)
+
+
 def test_an_expression_that_names_no_kernel() -> None:
     text = "template <class T> __device__ void f(T* x) {}\ntemplate <class T> __global__ void k(T* x);"
     for expression in ("f<float>", "k<float>"):

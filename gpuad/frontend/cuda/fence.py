@@ -23,7 +23,12 @@ RETURNED_FUNCTION = (
     "a call of the function that another call returns is not supported: which one it is has to be known; call each by its name under a "
     "condition, or pass the function on as an argument"
 )
-LAMBDA = "a lambda can be called and passed to functions, but not stored in a struct or returned; else write a __device__ function"
+LAMBDA = (
+    "a lambda can be called and passed to functions, but not passed to another lambda, stored in a struct or returned; else write a "
+    "__device__ function"
+)
+MEMBER_POINTER = "a pointer to a member is not supported: which member it is has to be known; write s.a, or choose by a condition"
+STRUCTURED = "structured bindings (auto [a, b] = ...) are not supported; give each part a variable of its own"
 
 KINDS: dict[CursorKind, str] = {
     CursorKind.GOTO_STMT: f"goto is not supported; {_JUMP}",
@@ -102,6 +107,8 @@ HEADERS: dict[str, str] = {  # patterns of whole names: a user's own cubic.h is 
 
 def kind_message(cursor: Cursor) -> str:
     """Why a node of this kind is refused."""
+    if cursor.kind == CursorKind.UNEXPOSED_DECL and any(token.spelling == "[" for token in cursor.get_tokens()):
+        return STRUCTURED
     return KINDS.get(cursor.kind) or f"this construct is not supported ({cursor.kind.name.lower().replace('_', ' ')})"
 
 

@@ -193,6 +193,7 @@ class Module:
         errors = _errors(unit)
         for error in errors:
             if is_request(error.location, places):
+                _raise_error_in_template(expression, errors, functions, places)
                 raise CompileError(no_instance(expression, str(error.spelling), self.source.name, self.kernels))
             _raise_unless_contained(error, functions, places)
         definition = instance(unit)
@@ -200,6 +201,7 @@ class Module:
             if definition is None and any(is_request(place, places) for place in requests(error)):
                 raise _compile_error(error, places)
         if definition is None:
+            _raise_error_in_template(expression, errors, functions, places)
             raise CompileError(no_instance(expression, "it is no kernel", self.source.name, self.kernels))
         return replace(self, _definitions={}, _errors=errors, _places=places, _unit=unit, _lowered={}), definition
 
@@ -289,6 +291,15 @@ def _raise_unless_contained(error: Diagnostic, functions: list[Cursor], places: 
     around = [function for function in functions if _lies_in(error.location, function)]
     if not contained or not around:
         raise _compile_error(error, places, around)
+
+
+def _raise_error_in_template(expression: str, errors: Sequence[Diagnostic], functions: Sequence[Cursor], places: Places) -> None:
+    """Raises the first error in the text of a template of which there is no instance: it is the reason that there is none."""
+    name = expression.partition("<")[0].rpartition("::")[2].strip(" &")
+    templates = [function for function in functions if function.spelling == name]
+    for error in errors:
+        if any(_lies_in(error.location, template) for template in templates):
+            raise _compile_error(error, places)
 
 
 def _lies_in(place: SourceLocation, function: Cursor) -> bool:

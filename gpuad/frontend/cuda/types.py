@@ -19,7 +19,7 @@ from ...ir.surface import DYNAMIC, AddressOf, Binary, Cast, Constant, Decay, Der
 from ...ir.types import BOOL, F32, Array, Complex, Field, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
 from .clang_c import children, is_virtual, template_of
-from .fence import FUNCTION_POINTER, LAMBDA
+from .fence import FUNCTION_POINTER, LAMBDA, MEMBER_POINTER
 from .overlaid import is_overlaid, overlaid
 from .translation_unit import is_ours
 
@@ -305,6 +305,8 @@ def is_rvalue_reference(type_: ClangType) -> bool:
 
 def _reason(type_: ClangType) -> str:
     name = type_.spelling.removeprefix("const ")
+    if type_.kind == TypeKind.MEMBERPOINTER:
+        return MEMBER_POINTER
     if type_.kind in _FUNCTIONS:
         return FUNCTION_POINTER
     if type_.kind in (TypeKind.VARIABLEARRAY, TypeKind.INCOMPLETEARRAY):
