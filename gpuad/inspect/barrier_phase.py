@@ -58,10 +58,10 @@ def barrier_phase_inspector(reverse: ir.Kernel, shadows: Collection[ir.Buffer]) 
     ordered = tuple(sorted(shadows, key=lambda s: s.uid))
     if not 0 < len(ordered) < 1 << _SHADOW_BITS or not all(_is_fit(s, reverse.body) for s in ordered):
         return None
-    slice_, doubts = _Slice(reverse, ordered, frozenset()), -1
+    slice_, doubts = Slice(reverse, ordered, frozenset()), -1
     while len(slice_.doubtful) != doubts:
         doubts = len(slice_.doubtful)
-        slice_ = _Slice(reverse, ordered, frozenset(slice_.doubtful))
+        slice_ = Slice(reverse, ordered, frozenset(slice_.doubtful))
         body = slice_.kernel()
     if slice_.lost.issuperset(ordered):
         return None
@@ -82,7 +82,7 @@ def _is_of_grid(expr: ir.Expr) -> bool:
     return isinstance(expr, ir.LaunchIndex) and expr.name in ("blockIdx", "gridDim")
 
 
-class _Slice:
+class Slice:
     """Makes what is left of a reverse kernel. `known`: the variables that whole numbers decide. `doubtful`: stacks and their fields that
     hold something else; who finds one has to begin again."""
 
@@ -201,12 +201,12 @@ class _Slice:
         self.known.update(m.var for m in merges)
         if known:
             return (replace(stmt, then=then, otherwise=otherwise, merges=merges),)
-        return ir.If(_TRUE, then), ir.If(_TRUE, otherwise)
+        return self.in_doubt(stmt, (then, otherwise))
 
     def counting(self, loop: ir.For, counted: bool) -> ir.Block:
         known = all(self.is_known(e) for e in (loop.start, loop.stop, loop.step))
         carried, (body,) = self.repeated(loop, (loop.var,), (loop.body,), counted, known)
-        return (replace(loop, body=body, carried=carried),) if known else (ir.If(_TRUE, body),)
+        return (replace(loop, body=body, carried=carried),) if known else self.in_doubt(loop, (body,))
 
     def searching(self, loop: ir.While, counted: bool) -> ir.Block:
         own, parts = tuple(v for v in (loop.counter, loop.count) if v is not None), (loop.header, loop.body)
@@ -216,7 +216,11 @@ class _Slice:
             return (replace(loop, header=header, body=body, carried=carried),)
         self.known = before
         _, (header, body) = self.repeated(loop, own, parts, counted, False)
-        return (ir.If(_TRUE, (*header, *body)),)
+        return self.in_doubt(loop, ((*header, *body),))
+
+    def in_doubt(self, stmt: ir.Stmt, parts: tuple[ir.Block, ...]) -> ir.Block:
+        """What stands for a statement of which data decide which of its parts run, and how often."""
+        return tuple(ir.If(_TRUE, part) for part in parts)
 
     def repeated(
         self, loop: ir.For | ir.While, own: tuple[ir.Var, ...], parts: tuple[ir.Block, ...], counted: bool, known: bool

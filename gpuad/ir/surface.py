@@ -419,6 +419,11 @@ def has_grid_barrier(function: Function) -> bool:
     return any(isinstance(n, Barrier) and n.scope == "grid" for n in walk(function))
 
 
+def syncs_warps(node: object) -> bool:
+    """Whether threads of a warp wait for one another in a piece of the tree."""
+    return any(isinstance(n, Barrier) and n.scope == "warp" for n in walk(node))
+
+
 def works_together(node: object) -> bool:
     """Whether threads wait for one another or exchange values in a piece of the tree."""
     return any(isinstance(n, Barrier | ShuffleCall) or is_step(n) for n in walk(node))

@@ -7,15 +7,17 @@ an If.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..errors import UnsupportedError
 from ..ir import folding, surface
 from ..ir.aliases import compared
 from ..ir.functions import ROUNDINGS
-from ..ir.nodes import Barrier, Buffer, Call, Constant, Expr, LaunchIndex, Shuffle
+from ..ir.nodes import Barrier, Buffer, Call, Constant, Expr, LaunchIndex, Load, Shuffle, Stmt
 from ..ir.records import is_composite, leaves, member_of, numbers, part_number, parts, points_to_pointers
+from ..ir.rewrite import walk_stmts
 from ..ir.types import BF16, BOOL, F32, F64, I32, I64, U32, Pointer, Scalar, Space, Type, Void, value_type
 from ..source import Span
 from . import bit_fields, memory, records, tables
@@ -383,15 +385,26 @@ def assign(s: Lowering, e: surface.Assign, used: bool) -> Value:
 
 def _written(s: Lowering, e: surface.Assign | surface.IncDec, target: Place, value: Value, mark: int | None) -> Value:
     """The new content of a place. Where it is volatile memory of the block, the threads of a warp are in step: all have read before one
-    writes, and all have written before one reads on."""
+    writes, and all have written before one reads on. In a kernel with `__syncwarp()` all have read before one writes."""
     before = len(s.out)
+    waits = s.in_step and isinstance(target, Address) and _reads_elsewhere(s.out, target)
     result = memory.write(s, target, e.target.type, value, e.span, mark)
     if surface.is_step(e) and isinstance(target, Address) and any(t.space is Space.SHARED for t in target.targets if isinstance(t, Buffer)):
         if len(target.targets) > 1:
             raise UnsupportedError("a pointer to volatile memory that may be one of several arrays is not supported", e.span)
         s.out.insert(min(before, len(s.out) - 1), Barrier("step", span=e.span))
         s.emit(Barrier("step", span=e.span))
+    elif waits:
+        s.out.insert(min(before, len(s.out) - 1), Barrier("step", span=e.span))
     return result
+
+
+def _reads_elsewhere(stmts: Sequence[Stmt], target: Address) -> bool:
+    """Whether another element of the array in shared memory that is about to be written has been read since the last barrier."""
+    own = [t for t in target.targets if isinstance(t, Buffer) and t.space is Space.SHARED]
+    since = itertools.takewhile(lambda stmt: not isinstance(stmt, Barrier), reversed(stmts))
+    reads = (read for stmt in since for read in walk_stmts((stmt,)) if isinstance(read, Load) and read.buffer in own)
+    return any(folding.cast(read.index, I64) != target.wide for read in reads)
 
 
 def _assign_bits(s: Lowering, e: surface.Assign, target: surface.Bits) -> Expr:

@@ -77,6 +77,7 @@ class Lowering:
     owners: dict[Buffer, Cell] = field(default_factory=dict)
     shared: dict[surface.Declaration | None, Buffer] = field(default_factory=dict)
     barriers: bool = False  # whether the kernel has any
+    in_step: bool = False  # whether the threads of a warp are in step within a statement, as `__syncwarp()` between statements supposes
     groups: dict[Buffer, dict[Scalar, Buffer]] = field(default_factory=dict)
     parts: dict[Cell, tuple[Cell, ...]] = field(default_factory=dict)
     given: list[tuple[Cell, Value]] = field(default_factory=list)

@@ -15,6 +15,7 @@ frame of its own, so that a function may be entered again (a template that calls
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -80,7 +81,15 @@ def _part(function: surface.Function, part: surface.GridPart, kernel: Kernel) ->
 
 
 def _whole(function: surface.Function, aliases: Aliases) -> Kernel:
-    s = Lowering(_sequence, call, nulls(function), barriers=surface.works_together(function.body))
+    """Where steps do not fit a kernel's control flow it does without: a launch in which they matter has a race, and is refused as such."""
+    if surface.syncs_warps(function.body):
+        with contextlib.suppress(UnsupportedError):
+            return _lowered(function, aliases, in_step=True)
+    return _lowered(function, aliases, in_step=False)
+
+
+def _lowered(function: surface.Function, aliases: Aliases, in_step: bool) -> Kernel:
+    s = Lowering(_sequence, call, nulls(function), barriers=surface.works_together(function.body), in_step=in_step)
     enter(s, function)
     params, const = _parameters(s, function, aliases)
     for cell, value in s.given:

@@ -25,6 +25,7 @@ from ..analysis.atomic_extrema import mixed
 from ..inspect.barrier_order import BarrierOrderInspector, barrier_order_inspector
 from ..inspect.barrier_phase import BarrierPhaseInspector, barrier_phase_inspector
 from ..inspect.injectivity import InjectivityInspector, injectivity_inspector
+from ..inspect.shared_races import SharedRaceInspector, shared_race_inspector
 from ..inspect.store_conflicts import StoreConflictInspector, store_conflict_inspector
 from ..ir.nodes import Atomic, Block, Buffer, Expr, For, Kernel, Load, Var
 from ..ir.rewrite import Names, edit, holds, used_vars, walk_stmts
@@ -65,6 +66,14 @@ class Inspected:
         """The kernel that checks whether barriers order the accesses of different threads to an element of the buffers."""
         found = barrier_order_inspector(self.primal, buffers)
         made("barrier_order", found.kernel)
+        return found
+
+    @specialized
+    def shared_races(self) -> SharedRaceInspector | None:
+        """The kernel that does to arrays in shared memory what the primal surely does."""
+        found = shared_race_inspector(self.primal)
+        if found is not None:
+            made("shared_races", found.kernel)
         return found
 
 

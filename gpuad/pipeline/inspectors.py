@@ -17,15 +17,18 @@ from ..analysis.conflicts import seem_to_conflict
 from ..errors import GpuadError
 from ..inspect.barrier_phase import NOTES, BarrierPhaseInspector
 from ..inspect.injectivity import MOST, InjectivityInspector
+from ..inspect.shared_races import SharedRaceInspector
 from ..ir.nodes import Buffer
 from ..runtime.base import Executor, Memory
+from ..runtime.reference.errors import RaceError
 from .adjoint_memory import shadow_of
 from .calls import Call
-from .derived_kernels import Adjoint
+from .derived_kernels import Adjoint, Inspected
 
 _RUNS = 1 << 16
 _WASTED = 4  # times as many accesses as there are elements: threads meet
 _SPARSE = 1 << 12  # times as many elements as there are accesses: an inspector takes 12 bytes an element, which may be too many
+STEPS = 1 << 10  # accesses and iterations of a block, each of all its threads at once
 _FEW = 1 << 24  # elements for which that is no matter
 
 
@@ -125,6 +128,34 @@ def _interpreter() -> Executor:
     from ..runtime.reference import Reference
 
     return Reference(check=False, limit=NOTES)
+
+
+def shared_race(inspected: Inspected, call: Call) -> RaceError | None:
+    """A race in shared memory that the first block of the launch surely has, if its numbers prove one within `STEPS` steps."""
+    inspector = inspected.shared_races()
+    launch = call.numbers(inspected.primal)
+    if inspector is None or any(v not in launch.scalars for v in inspector.scalars):
+        return None
+    given = tuple(launch.scalars[v] for v in inspector.scalars)
+    key = "shared race", call.grid, call.block, call.shared_mem, given
+    found: RaceError | None = inspected.facts.get_some("shared race", key, lambda: _found_race(inspector, call, given))
+    return found
+
+
+def _found_race(inspector: SharedRaceInspector, call: Call, numbers: Collection[int]) -> RaceError | None:
+    from ..runtime.reference import Reference
+
+    scalars = [np.dtype(str(v.type)).type(n) for v, n in zip(inspector.scalars, numbers, strict=True)]
+    extents = [np.uint32(n) for n in call.grid]
+    try:
+        Reference(limit=STEPS, steps=STEPS).launch(
+            inspector.kernel, (1, 1, 1), call.block, [*scalars, *extents], shared_mem=call.shared_mem
+        )
+    except RaceError as race:
+        return race
+    except GpuadError:  # too long, or outside of an array, or not all threads come to a barrier
+        return None
+    return None
 
 
 def _ordered_by_phases(inspector: BarrierPhaseInspector, call: Call, numbers: Collection[int]) -> frozenset[Buffer]:

@@ -29,6 +29,7 @@ from .adjoint_memory import copied, fingerprint
 from .calls import Call
 from .certificates import may_collide
 from .derived_kernels import Adjoint, Inspected
+from .inspectors import shared_race
 
 
 def check_device(call: Call) -> None:
@@ -294,6 +295,14 @@ def check_races(adjoint: Inspected, call: Call) -> None:
             f"{'changes by an atomic operation' if race.atomic else 'writes'} at {race.write.span}; the result depends on chance, and so "
             "would its gradient",
             race.read.span,
+        )
+    found = shared_race(adjoint, call)
+    if found is not None:
+        (earlier, later), (first, _) = found.verbs, found.spans
+        raise UnsupportedError(
+            f"a data race: in this launch a thread {later} an element of `{found.buffer}` in shared memory here that another thread "
+            f"{earlier} at {first}, with no __syncthreads() between; the result depends on chance, and so would its gradient",
+            found.spans[1],
         )
 
 

@@ -13,17 +13,24 @@ class RaceError(LocatedError):
     """Two threads touch one element between two barriers, at least one of them by a plain write, or one plainly and one atomically.
 
     `.buffer` names the pointer of the later access, `.index` is its element index there, `.threads` are the (blockIdx, threadIdx) of the
-    earlier and the later access and `.spans` their places (None where unknown).
+    earlier and the later access, `.spans` their places (None where unknown), and `.verbs` say what each does, "reads" for one.
     """
 
     def __init__(
-        self, message: str, buffer: str, index: int, threads: tuple[Thread, Thread], spans: tuple[Span | None, Span | None]
+        self,
+        message: str,
+        buffer: str,
+        index: int,
+        threads: tuple[Thread, Thread],
+        spans: tuple[Span | None, Span | None],
+        verbs: tuple[str, str],
     ) -> None:
         super().__init__(message, spans[1])
         self.buffer = buffer
         self.index = index
         self.threads = threads
         self.spans = spans
+        self.verbs = verbs
 
 
 class BoundsError(LocatedError):

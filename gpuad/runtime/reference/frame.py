@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import GpuadError
+from ...errors import GpuadError, UnsupportedError
 from ...ir.dtypes import Array
 from ...ir.nodes import Buffer, Stmt
 from ..base import Dim3
@@ -124,6 +124,7 @@ class Frame:
     check: bool
     limit: int
     causes: list[tuple[Stmt, Buffer, str]]
+    steps: list[int] | None = None  # how many are left to the launch
     intervals: Array | None = None
     warp_clocks: WarpClocks | None = None
     watch: tuple[object, int] | None = None
@@ -162,6 +163,13 @@ class Frame:
             return np.zeros(1)
         number = self.threads % geometry.threads if name == "threadIdx" else self.threads // geometry.threads
         return np.asarray(_unravel(number, shape)[axis])
+
+    def step(self, stmt: Stmt) -> None:
+        """Counts an iteration or an access. Raises UnsupportedError where the launch has had as many as it may."""
+        if self.steps is not None:
+            self.steps[0] -= 1
+            if self.steps[0] < 0:
+                raise UnsupportedError("the launch has more steps than it may", stmt.span)
 
     # --- variables -------------------------------------------------------------------------------------------------------------------
 
@@ -239,6 +247,7 @@ class Frame:
 
     def batch(self, site: Site, storage: Storage, mask: Mask, positions: Array) -> Batch:
         """The accesses of the active lanes, for the tracker."""
+        self.step(site.stmt)
         threads = mask.pick(self.threads, self.width)
         intervals = None if self.intervals is None else self.intervals[mask.pick(self.rows, self.width)]
         warp_clocks = None if self.warp_clocks is None else mask.pick(self.warp_clocks.at, self.width)
@@ -331,4 +340,4 @@ def race(tracker: Tracker, geometry: Geometry) -> RaceError:
     name = b.site.buffer.name
     earlier = f"{who(first)} {VERB[a.kind]} it" + (f" at {a.site.stmt.span}" if a.site.stmt.span else "")
     message = f"data race on `{name}`[{b.index}]: {who(second)} {VERB[b.kind]} it, and with no barrier between, {earlier}"
-    return RaceError(message, name, b.index, (first, second), (a.site.stmt.span, b.site.stmt.span))
+    return RaceError(message, name, b.index, (first, second), (a.site.stmt.span, b.site.stmt.span), (VERB[a.kind], VERB[b.kind]))

@@ -93,7 +93,8 @@ class Reference(InOrder):
 
     `check`: find data races (bad indices and divergent barriers are always found). `order`: in which order threads come where order shows
     (atomics, floating-point sums, blocks of a large grid): 'forward', 'reversed' or 'random' (from `seed`). `limit`: iterations after
-    which a while loop counts as endless. A `How` that is undecided is taken as atomic.
+    which a while loop counts as endless. `steps`: how many iterations and accesses that are looked at a launch may have, each of all
+    threads at once (UnsupportedError beyond); None: any number. A `How` that is undecided is taken as atomic.
 
     `findings` are messages about the last launch: reads outside an allocation whose values were not used.
     """
@@ -103,13 +104,14 @@ class Reference(InOrder):
     orders_blocks = True
     sums_over_blocks = True
 
-    def __init__(self, check: bool = True, order: str = "forward", seed: int = 0, limit: int = 1_000_000) -> None:
+    def __init__(self, check: bool = True, order: str = "forward", seed: int = 0, limit: int = 1_000_000, steps: int | None = None) -> None:
         if order not in ("forward", "reversed", "random"):
             raise ValueError(f"order must be 'forward', 'reversed' or 'random', not {order!r}")
         self.check = check
         self.order = order
         self.seed = seed
         self.limit = limit
+        self.steps = steps
         self.findings: list[str] = []
         self._programs: dict[int, Program] = {}
 
@@ -168,6 +170,7 @@ class Reference(InOrder):
     ) -> list[_Group]:
         storages, groups = _bind(program, geometry, args, self.check, watch)
         causes: list[Any] = []
+        steps = None if self.steps is None else [self.steps]
         for number, threads in enumerate(self._chunks(program, geometry)):
             frame = Frame(
                 geometry=geometry,
@@ -177,6 +180,7 @@ class Reference(InOrder):
                 shared_mem=shared_mem,
                 check=self.check,
                 limit=self.limit,
+                steps=steps,
                 causes=causes,
                 intervals=np.zeros(len(threads) // geometry.threads, np.int32) if program.barriers else None,
                 warp_clocks=WarpClocks(len(threads)) if program.warp_clocks else None,

@@ -157,6 +157,7 @@ def _for(stmt: ir.For, names: Names) -> Run:
             counts = np.where(start < stop, counts, 0)
         state.begin(frame)
         for done in range(int(mask.pick(counts, frame.width).max())):
+            frame.step(stmt)
             live = mask.narrow(counts > done)
             assert live is not None
             number = counts - 1 - done if stmt.backward else done
@@ -206,6 +207,7 @@ def _while(stmt: ir.While, names: Names) -> Run:
 
     def iterate(frame: Frame, mask: Mask, totals: Array, done: int) -> Mask | None:
         """One iteration; gives the threads that ran its body."""
+        frame.step(stmt)
         if counter is not None:
             frame.define(counter, np.array([done], np.int32))
         header(frame, mask)
