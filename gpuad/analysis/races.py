@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias, TypeGuard
 
 from ..ir import nodes as ir
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import blocks, expressions, walk_stmts
 from ..ir.types import BOOL
 from .affine_forms import UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, narrowed
 from .conflicts import Term, can_cancel, conflict
@@ -73,12 +73,12 @@ def _differences(a: Reach, b: Reach, launch: Launch) -> list[_Difference] | None
     if left != right or any(not d.is_thread for d in left):
         return None
     found: list[_Difference] = []
-    for axis, extent, blocks in zip(_AXES, launch.block, launch.grid, strict=True):
+    for axis, extent, count in zip(_AXES, launch.block, launch.grid, strict=True):
         whole, thread, block = (Digit(kind, axis) for kind in ("global", "thread", "block"))
         if thread not in left and block not in left:
             found.append(_of(left.get(whole, 0), a.ranges[whole], b.ranges[whole], extent))
             continue
-        if whole in left or any(r.ranges[whole] != (0, extent * blocks - 1) for r in (a, b)):
+        if whole in left or any(r.ranges[whole] != (0, extent * count - 1) for r in (a, b)):
             return None
         found.append(_of(left.get(thread, 0), a.ranges[thread], b.ranges[thread], 0))
         found.append(_of(left.get(block, 0), a.ranges[block], b.ranges[block], 1))
@@ -132,7 +132,7 @@ def _common_stores(kernel: ir.Kernel) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Extent:
-    """A write that surely reaches elements from `low` to `high` of a pointer's memory, both included."""
+    """A write, or a read, that surely reaches elements from `low` to `high` of a pointer's memory, both included."""
 
     stmt: ir.Stmt
     buffer: ir.Buffer
@@ -149,6 +149,49 @@ def sure_extents(kernel: ir.Kernel, launch: Launch) -> tuple[Extent, ...]:
         return ()
     whole = tuple(Extent(stmt, stmt.buffer, *interval(reach.form, reach.ranges)) for stmt, reach in (*walk.writes, *walk.additions))
     return whole + tuple(walk.extents)
+
+
+def sure_reads(kernel: ir.Kernel, launch: Launch) -> tuple[Extent, ...]:
+    """How far the reads of parameters reach that are executed for certain, and whose values are used for certain."""
+    ended = [(kernel.body, ()), *((block, _next(stmt)) for stmt in walk_stmts(kernel.body) for block in blocks(stmt))]
+    used = frozenset(id(s) for block, ends in ended for k, s in enumerate(block) if _is_used(s, block[k + 1 :], ends))
+    walk = Certain(launch, frozenset(kernel.buffers), used)
+    try:
+        walk.run(kernel.body)
+    except Unknown:
+        return ()
+    return tuple(Extent(stmt, stmt.buffer, *interval(reach.form, reach.ranges)) for stmt, reach in walk.reads)
+
+
+def _next(stmt: ir.Stmt) -> tuple[ir.Expr, ...]:
+    """What a loop carries on at the end of its body."""
+    return tuple(c.next for c in stmt.carried) if isinstance(stmt, ir.For | ir.While) else ()
+
+
+def _is_used(load: ir.Stmt, after: ir.Block, ends: tuple[ir.Expr, ...]) -> bool:
+    """Whether what a load gives is written to memory, decides something, or is carried on by a loop, in what is executed after it if the
+    load is. `ends`: what the loop around carries on."""
+    if not isinstance(load, ir.Load):
+        return False
+    made = {load.var}
+    for stmt in after:
+        if not any(v in made for e in expressions(stmt) if not isinstance(stmt, ir.If) for v in _strict(e)):
+            if isinstance(stmt, ir.If) and any(v in made for v in _strict(stmt.condition)):
+                return True
+        elif isinstance(stmt, ir.Let):
+            made.add(stmt.var)
+        elif isinstance(stmt, ir.Store | ir.Accumulate | ir.Atomic | ir.Load | ir.Shuffle):
+            return True
+    return any(v in made for e in ends for v in _strict(e))
+
+
+def _strict(expr: ir.Expr) -> Iterator[ir.Var]:
+    """The Vars that the value of an expression depends on, whatever its conditions choose."""
+    if isinstance(expr, ir.Var):
+        yield expr
+    first_only = isinstance(expr, ir.Select) or (isinstance(expr, ir.Binary) and expr.op in ("&&", "||"))
+    for child in ir.children(expr)[: 1 if first_only else None]:
+        yield from _strict(child)
 
 
 def sure_access(kernel: ir.Kernel, launch: Launch, buffer: ir.Buffer) -> ir.Stmt | None:

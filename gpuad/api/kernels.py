@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import pipeline
 from ..analysis.moving_numbers import Moves, moving_numbers, numbers_as_values
-from ..analysis.races import sure_extents
+from ..analysis.races import sure_extents, sure_reads
 from ..arguments import activities, bind, check_count, check_form, check_launch, geometry, split_options
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, shadow_array
 from ..arguments.conversions import is_null
@@ -501,6 +501,7 @@ class Kernel(TextKernel):
         pipeline.check_device(call)
         extents = self.facts.get(("extents", call.key), lambda: sure_extents(plain, call.numbers(plain)))
         pipeline.check_bounds(plain, call, extents)
+        pipeline.check_reads(plain, call, self.facts.get(("reads", call.key), lambda: sure_reads(plain, call.numbers(plain))))
         return call
 
 

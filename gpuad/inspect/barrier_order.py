@@ -24,7 +24,7 @@ from ..ir.nodes import Accumulate, Alloc, Atomic, Barrier, Binary, Block, Buffer
 from ..ir.rewrite import Names, walk_stmts
 from ..ir.types import I32, I64, Space
 from ..optimize.dead_code import holds_barrier
-from .store_conflicts import StoreConflictInspector, copies_of, inspecting
+from .store_conflicts import Bounds, StoreConflictInspector, copies_of, inspecting
 
 Access: TypeAlias = "Load | Store | Accumulate"
 
@@ -76,13 +76,16 @@ def barrier_order_inspector(kernel: Kernel, buffers: Collection[Buffer]) -> Barr
             return (), watch.passed()
         return watch.access(stmt) if isinstance(stmt, Load | Store | Accumulate) and stmt.buffer in cells else (), ()
 
-    body, copies = inspecting(kernel, copies, watch.start(), watched)
-    params = (*kernel.params, *copies.values(), *(cell for made in cells.values() for cell in made), watch.flag)
+    bounds = Bounds.of(cells, watch.flag, names)
+    body, copies = inspecting(kernel, copies, watch.start(), watched, bounds)
+    params = (*kernel.params, *copies.values(), *(cell for made in cells.values() for cell in made), *bounds.params, watch.flag)
     return BarrierOrderInspector(
         replace(kernel, name=f"{kernel.name}_barrier_order", params=params, body=body),
         tuple(copies),
         tuple(x for x, made in cells.items() for _ in made),
         runs=1,
+        bounded=tuple(cells),
+        stores=tuple(bounds.stores),
         accesses=tuple(watch.accesses),
     )
 

@@ -20,7 +20,7 @@ from ..analysis.races import Write, contested, is_plain_write, stored_value
 from ..analysis.uniformity import common
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, edit, expressions, on_buffers, touches, walk_stmts, written_in
+from ..ir.rewrite import Names, defined, edit, expressions, on_buffers, touches, walk_stmts, written_in
 from ..ir.types import I32, I64
 from ..optimize.dead_code import eliminate_dead_code
 
@@ -29,17 +29,25 @@ from ..optimize.dead_code import eliminate_dead_code
 class StoreConflictInspector:
     """The checking kernel: the primal's parameters, then for each buffer of `copies` a copy that it overwrites, for each of
     `store_conflict_inspector` an int64 array of the same extent, all 0: the greatest and the least thread and the signature, the greatest
-    and the least kind; then, if there are several `runs`, the number of the run (int32), and the int32 flag."""
+    and the least kind; then for each buffer of `bounded` between which elements its memory lies, the first and behind the last (int64);
+    then, if there are several `runs`, the number of the run (int32), and the int32 flag, which is `OUTSIDE` and more where one of the
+    `stores` goes outside of that memory."""
 
     kernel: ir.Kernel
     copies: tuple[ir.Buffer, ...]
     notes: tuple[ir.Buffer, ...]  # each buffer several times
     runs: int = 2
+    bounded: tuple[ir.Buffer, ...] = ()
+    stores: tuple[ir.Stmt, ...] = ()
+
+    def outside(self, flag: int) -> ir.Stmt | None:
+        """The statement of which a flag says that it goes outside of its memory."""
+        return self.stores[flag - OUTSIDE] if flag >= OUTSIDE else None
 
     @cached_property
     def by_numbers(self) -> bool:
         """Whether what it finds depends on the launch's geometry and whole numbers alone: it looks at no memory, and at no real number."""
-        own = len(self.notes) + (2 if self.runs > 1 else 1)
+        own = len(self.notes) + 2 * len(self.bounded) + (2 if self.runs > 1 else 1)
         given = self.kernel.params[: len(self.kernel.params) - own]
         memory = {p for p in given if isinstance(p, ir.Buffer)}
         others = {p for p in given if isinstance(p, ir.Var) and p.type.kind not in ("int", "uint")}
@@ -59,17 +67,62 @@ def inspecting(
     copies: Mapping[ir.Buffer, ir.Buffer],
     before: ir.Block,
     watched: Callable[[ir.Stmt], tuple[ir.Block, ir.Block]],
+    bounds: Bounds,
 ) -> tuple[ir.Block, dict[ir.Buffer, ir.Buffer]]:
     """The slice of a kernel that an inspector runs, on copies of what it writes, and which of the copies it needs. `watched`: what stands
-    before and after a statement; `before`: before all."""
+    before and after a statement, where that is inside of the `bounds`; `before`: before all."""
 
     def change(stmt: ir.Stmt) -> ir.Block | None:
         (first, last), copied = watched(stmt), on_buffers(stmt, copies)
-        return (*first, copied, *last) if first or last or copied is not stmt else None
+        if not (first or last or copied is not stmt):
+            return None
+        if first and is_plain_write(stmt) and not defined(stmt):
+            return bounds.guarded(stmt, (*first, copied, *last))
+        return (*(bounds.guarded(stmt, first) if first else ()), copied, *last)
 
     body = eliminate_dead_code((*before, *edit(kernel.body, change)), private=copies.values())
     used = {getattr(s, "buffer", None) for s in walk_stmts(body)}
     return body, {x: copy for x, copy in copies.items() if copy in used}
+
+
+OUTSIDE = 1 << 20  # flags from here on say that a statement goes outside of its memory
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Between which elements the memory of buffers lies, as parameters of an inspector; `stores`: the statements that are held against
+    that."""
+
+    ends: dict[ir.Buffer, tuple[ir.Var, ir.Var]]
+    flag: ir.Buffer
+    stores: list[ir.Stmt]
+
+    @staticmethod
+    def of(buffers: Collection[ir.Buffer], flag: ir.Buffer, names: Names) -> Bounds:
+        """Parameters for the memory of some buffers."""
+        return Bounds({x: (names.var(f"{x.name}_begin", I64), names.var(f"{x.name}_end", I64)) for x in buffers}, flag, [])
+
+    @property
+    def params(self) -> tuple[ir.Var, ...]:
+        return tuple(v for ends in self.ends.values() for v in ends)
+
+    def guarded(self, stmt: ir.Stmt, block: ir.Block) -> ir.Block:
+        """What stands for an access, where it is inside; else the flag is raised."""
+        buffer, index = getattr(stmt, "buffer", None), getattr(stmt, "index", None)
+        if buffer not in self.ends or index is None:
+            return block
+        begin, end = self.ends[buffer]
+        at = b.cast(index, I64)
+        inside = b.both(b.compare(">=", at, begin), b.compare("<", at, end))
+        assert inside is not None
+        report = _raised(self.flag, OUTSIDE + len(self.stores), stmt)
+        self.stores.append(stmt)
+        return (ir.If(inside, block, (report,), span=stmt.span),)
+
+
+def _raised(flag: ir.Buffer, number: int, stmt: ir.Stmt) -> ir.Stmt:
+    """The greatest number that a thread has to report stays in the flag."""
+    return ir.Atomic("max", None, flag, b.const(0, I32), (b.const(number, I32),), span=stmt.span)
 
 
 STORED = ("last", "first", "signature")
@@ -101,12 +154,16 @@ def store_conflict_inspector(
             checks.append(check.kind(stmt, mixed[id(stmt)]))
         return tuple(checks), ()
 
-    body, copies = inspecting(kernel, copies, (ir.Let(check.thread, thread_number()),), watched)
-    params = (*kernel.params, *copies.values(), *(o for made in owners.values() for o in made.values()), check.run, check.flag)
+    bounds = Bounds.of(owners, check.flag, names)
+    body, copies = inspecting(kernel, copies, (ir.Let(check.thread, thread_number()),), watched, bounds)
+    made_notes = (o for made in owners.values() for o in made.values())
+    params = (*kernel.params, *copies.values(), *made_notes, *bounds.params, check.run, check.flag)
     return StoreConflictInspector(
         replace(kernel, name=f"{kernel.name}_store_conflicts", params=params, body=body),
         tuple(copies),
         tuple(x for x, made in owners.items() for _ in made),
+        bounded=tuple(owners),
+        stores=tuple(bounds.stores),
     )
 
 
@@ -133,7 +190,7 @@ class _Check:
         several = b.compare("!=", ir.Binary("+", up, down, I64), b.const(_MOST, I64))
         clash = b.both(several, b.compare("!=", other, mine))
         assert clash is not None
-        report = ir.Store(self.flag, b.const(0, I32), b.const(1, I32), span=stmt.span)
+        report = _raised(self.flag, 1, stmt)
         compare = (
             ir.Load(up, last, stmt.index, span=stmt.span),
             ir.Load(down, first, stmt.index, span=stmt.span),
@@ -151,7 +208,7 @@ class _Check:
         )
         up, down = self.names.var("up", I64), self.names.var("down", I64)
         several = b.compare("!=", ir.Binary("+", up, down, I64), b.const(_MOST + 1, I64))
-        report = ir.Store(self.flag, b.const(0, I32), b.const(2, I32), span=stmt.span)
+        report = _raised(self.flag, 2, stmt)
         compare = (ir.Load(up, most, stmt.index), ir.Load(down, least, stmt.index), ir.If(several, (report,), span=stmt.span))
         return ir.If(b.compare("==", self.run, b.const(0, I32)), note, compare, span=stmt.span)
 

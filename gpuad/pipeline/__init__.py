@@ -31,6 +31,7 @@ from .launch_checks import (
     check_bounds,
     check_device,
     check_races,
+    check_reads,
     check_same,
     check_stopped,
     check_stores,
@@ -74,7 +75,7 @@ from .stage import Certificate, Stage
 __all__ = [
     "Call", "Certificate", "Counted", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "alone",
     "analysing", "arguments", "asked_here", "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds",
-    "check_device", "check_directions", "check_races", "check_same", "check_stopped", "check_stores", "copied", "counting",
+    "check_device", "check_directions", "check_races", "check_reads", "check_same", "check_stopped", "check_stores", "copied", "counting",
     "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fixed_sizes",
     "gathering", "in_fixed_point", "is_injective", "keep_live", "live", "loads", "log_sizes", "new_logs", "nothing_chained_for_tests",
     "nothing_plain_for_tests", "ordered_by_barriers", "own_arguments", "paired", "plain_allowed", "plain_shadows", "premises_hold",

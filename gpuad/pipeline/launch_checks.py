@@ -55,6 +55,16 @@ def check_bounds(kernel: Kernel, call: Call, extents: tuple[Extent, ...]) -> Non
         _check_inside(call, positions.get(extent.buffer), extent, "writes `{}` from element {} to {} ({})")
 
 
+def check_reads(kernel: Kernel, call: Call, extents: tuple[Extent, ...]) -> None:
+    """Refuses a launch that surely reads outside of the allocation of an array without a shadow, and uses what it finds there. Where there
+    is a shadow, `check_adjoint_bounds` knows what is added to it."""
+    positions = {item: i for i, item in enumerate(kernel.params)}
+    for extent in extents:
+        position = positions.get(extent.buffer)
+        if position is not None and position < len(call.bound.arguments) and not call.bound.arguments[position].shadows:
+            _check_inside(call, position, extent, "reads `{}` from element {} to {} ({})")
+
+
 def absent(kernel: Kernel, call: Call) -> frozenset[int]:
     """Positions of the pointers without an array to which the launch may come. LaunchError for one to which it surely does."""
     found = set()
@@ -201,12 +211,22 @@ def _flag(check: StoreConflictInspector, call: Call) -> int:
     memories = dict(zip(check.kernel.params, (a.memory for a in call.bound.arguments), strict=False))
     given, owned = ([memories[b] for b in buffers if isinstance(b, Buffer)] for buffers in (check.copies, check.notes))
     flag = Memory(call.executor.zeros(1, np.dtype(np.int32)))
+    bounded = [memories[x] for x in check.bounded]
+    ends = [np.int64(n) for m in bounded for n in ((0, 0) if m is None else (-m.offset, int(m.root.size) - m.offset))]
     notes = [None if m is None else Memory(call.executor.zeros(m.root.size, np.dtype(np.int64)), m.offset) for m in owned]
     for run in range(check.runs):
         copies = [None if m is None else copied(call, m) for m in given]
         number = [np.int32(run)] if check.runs > 1 else []
-        call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *notes, *number, flag])
-    return int(flag.root[0])
+        call.run(check.kernel, [*call.bound.primals(), *call.offset_values(), *copies, *notes, *ends, *number, flag])
+    found = int(flag.root[0])
+    stmt = check.outside(found)
+    if stmt is not None:
+        what, buffer = "reads" if isinstance(stmt, Load) else "writes", getattr(stmt, "buffer", None)
+        raise LaunchError(
+            f"`{call.bound.kernel}`: this launch {what} `{buffer.name if buffer else ''}` outside of its memory ({stmt.span}): check its "
+            "indices. Nothing was launched."
+        )
+    return found
 
 
 def _check_barrier_order(adjoint: Inspected, call: Call, doubtful: Sequence[Buffer]) -> None:
