@@ -51,6 +51,7 @@ def on_its_memory(x: Any) -> Any:
     if isinstance(x, np.ndarray | type) or type(x).__module__.partition(".")[0] == "cupy":
         return x
     if hasattr(x, "__dlpack__"):
+        _refuse_tracked(x)
         detached = x.detach() if hasattr(x, "detach") else x  # torch lends no memory that it would track
         if int(x.__dlpack_device__()[0]) != _HOST:
             return _on_device(x, cuda.from_dlpack, detached)
@@ -58,6 +59,19 @@ def on_its_memory(x: Any) -> Any:
             np.asarray(x) if hasattr(x, "__array_interface__") else np.from_dlpack(detached)
         )  # DLPack before 1.0 cannot say that memory is writable
     return _on_device(x, cuda.from_interface, x) if hasattr(x, "__cuda_array_interface__") else x
+
+
+def _refuse_tracked(x: Any) -> None:
+    """ArgumentTypeError for a tensor of PyTorch's whose meaning is not in its memory alone: a graph would not see what is done to it, or it
+    stands for the conjugate or the negative of what is there."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(x, torch.Tensor):
+        return
+    if x.requires_grad and torch.is_grad_enabled():
+        what = "requires a gradient, and PyTorch does not see what a launch does to it; use gpuad.torch.function or gpuad.torch.program, or"
+        raise ArgumentTypeError.of(x, f"{what} pass x.detach() if PyTorch's gradient is not to go through it.")
+    if x.is_conj() or x.is_neg():
+        raise ArgumentTypeError.of(x, "is a lazy conjugate or negative of what is in its memory; pass x.resolve_conj().resolve_neg().")
 
 
 _HOST = 1  # of DLPack's kinds of devices

@@ -103,6 +103,11 @@ class Function:
     def __call__(self, *args: Any, **variables: Any) -> Any:
         if self._composed or variables:
             args = tuple(self.signature.flattened(args, variables))
+        if self.in_place and torch.autograd.graph._allow_mutation_on_saved_tensors_enabled:
+            raise LaunchError(
+                f"`{self.signature.name}` overwrites in place, which torch.autograd.graph.allow_mutation_on_saved_tensors does not see: "
+                "use overwrites='return' there. Nothing was launched."
+            )
         if torch.compiler.is_compiling():
             found = self.operator(args)
             return found[0] if len(found) == 1 else tuple(found)

@@ -80,3 +80,13 @@ def test_views_that_pytorch_forbids_are_refused_before_anything_is_written() -> 
     with pytest.raises(RuntimeError, match="a view of a leaf"):
         f(x[:2], 2)
     assert torch.equal(y, before) and torch.equal(x, before)
+
+
+def test_in_place_where_saved_tensors_may_change_is_refused() -> None:
+    f = function(body("double* x", "x[i] = x[i] * x[i];"), overwrites="inplace")
+    with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        y = numbers() * 1
+        loss = (y * y).sum()
+        with pytest.raises(gpuad.LaunchError, match="allow_mutation_on_saved_tensors"):
+            f(y, 4)
+        loss.backward()
