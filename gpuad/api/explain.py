@@ -14,7 +14,7 @@ from ..analysis.index_polynomials import atoms, definitions, polynomial
 from ..analysis.races import contested, is_plain_write
 from ..codegen.cuda import comment, cuda_source
 from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, How, Kernel, Load, Stmt, Store, Take, Var, walk
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import target, walk_stmts
 from ..ir.surface import Function
 from ..pipeline import Call, Stage
 from ..pipeline.derived_kernels import Adjoint
@@ -159,6 +159,8 @@ def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -
                 why = f"its index is read from {names}, so that two threads may meet in one element"
             elif call is None and p.item in adjoint.undecided and hows == {How.ATOMIC}:
                 why = "no launch is given; for one it may be proved that no two threads meet in one element"
+        if not any(target(s) == p.item for s in body):
+            why = "it is only read"
         if p.item in collected:
             how, why = "gather", f"each thread of {collected[p.item]} collects for an element of its own"
         rows.append(Row("shadow", p.item.name, how, f"{why} ({_at(first)})"))

@@ -34,13 +34,14 @@ def _reference() -> Executor:
 
 def check_proofs(adjoint: Adjoint, call: Call, certified: Pass, plainly: Pass) -> bool:
     """Raises LaunchError if the certified reverse pass has two threads meet in an element, or leaves other shadows than the one without
-    proofs does."""
+    proofs does; RaceError if the launch itself has a race, which its reverse then has too."""
     from ..runtime.reference import RaceError
 
     name = adjoint.primal.name
     try:
         found = _left_by(adjoint, call, certified)
     except RaceError as error:
+        _run_primal(adjoint, call)
         what = f"GPUAD_CHECK: `{name}`: two threads meet in an element of a shadow. Nothing was launched; please report this kernel."
         raise LaunchError(f"{what}\n{error}") from error
     for position, right in _left_by(adjoint, call, plainly).items():
@@ -51,6 +52,13 @@ def check_proofs(adjoint: Adjoint, call: Call, certified: Pass, plainly: Pass) -
                 "Nothing was launched; please report this kernel."
             )
     return True
+
+
+def _run_primal(adjoint: Adjoint, call: Call) -> None:
+    """Runs the launch itself on copies of its arrays."""
+    copies = _Copies()
+    args = [copies.of(a.memory) if a.memory is not None else a.value for a in call.bound.arguments]
+    replace(call, pool=_reference(), stream=None).run(adjoint.primal, [*args, *call.offset_values()])
 
 
 def _left_by(adjoint: Adjoint, call: Call, reverse: Pass) -> dict[int, Any]:

@@ -39,3 +39,11 @@ def test_one_launch_may_prove_what_all_cannot() -> None:
 
 def test_an_index_that_threads_share() -> None:
     assert reasons("int j = i * i % 4;", launched())["du"].startswith("atomic: it is not proved that no two threads meet")
+
+
+def test_a_shadow_that_is_only_read() -> None:
+    """What threads add to the primal of is the seed of all of them: nothing is said of two threads and one element."""
+    text = TEXT.replace("v[i] = u[j]", "atomicAdd(&v[i % 3], u[j] * u[j])").replace("INDEX", "int j = i;")
+    rows = gpuad.kernel(text, "k").adjoint(**launched()).explain().rows
+    whys = {row.name: row.why for row in rows if row.topic == "shadow"}
+    assert whys["dv"].startswith("it is only read") and whys["du"].startswith("no two threads touch one element")

@@ -62,7 +62,7 @@ extern "C" __global__ void adam_reverse(
 //   not saved  gradient                      never overwritten by this launch
 //   not saved  first                         needed by adam.cu:29:15, read as this launch leaves it
 //   not saved  second                        needed by adam.cu:30:15, read as this launch leaves it
-//   shadow     dparameter           plain    no two threads touch one element (adam.cu:31:5)
+//   shadow     dparameter           plain    it is only read (adam.cu:31:5)
 //   shadow     dgradient            plain    no two threads touch one element (adam.cu:26:15)
 //   shadow     dfirst               plain    no two threads touch one element (adam.cu:29:15)
 //   shadow     dsecond              plain    no two threads touch one element (adam.cu:30:15)

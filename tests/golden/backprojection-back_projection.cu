@@ -33,5 +33,5 @@ extern "C" __global__ void back_projection_reverse(
 //   not saved  angle                         never overwritten by this launch
 //   not saved  image                         no derivative needs what was overwritten
 //   shadow     dsinogram            atomic   it is not proved that no two threads meet in one element (backprojection.cu:31:71)
-//   shadow     dimage               plain    no two threads touch one element (backprojection.cu:33:5)
+//   shadow     dimage               plain    it is only read (backprojection.cu:33:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -75,8 +75,8 @@ extern "C" __global__ void update_h_reverse(
 //   not saved  hx                            no derivative needs what was overwritten
 //   not saved  hy                            no derivative needs what was overwritten
 //   not saved  ez                            never overwritten by this launch
-//   shadow     dhx                  plain    no two threads touch one element (fdtd.cu:44:21)
-//   shadow     dhy                  plain    no two threads touch one element (fdtd.cu:45:21)
+//   shadow     dhx                  plain    it is only read (fdtd.cu:44:21)
+//   shadow     dhy                  plain    it is only read (fdtd.cu:45:21)
 //   shadow     dez                  gather   each thread of update_h_gather collects for an element of its own (fdtd.cu:45:53)
 //   shadow     dcourant             reduced  summed over each block, then one atomic addition a block (fdtd.cu:39:28)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -64,5 +64,5 @@ extern "C" __global__ void grid_samples_reverse(
 //   not saved  cells                         no derivative needs what was overwritten
 //   shadow     dsample              plain    no two threads touch one element (gridding.cu:48:69)
 //   shadow     ddensity             plain    no two threads touch one element (gridding.cu:48:18)
-//   shadow     dcells               plain    no two threads touch one element (gridding.cu:59:13)
+//   shadow     dcells               plain    it is only read (gridding.cu:59:13)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

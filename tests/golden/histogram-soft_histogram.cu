@@ -23,5 +23,5 @@ extern "C" __global__ void soft_histogram_reverse(
 //   not saved  value                         never overwritten by this launch
 //   not saved  counts                        no derivative needs what was overwritten
 //   shadow     dvalue               plain    no two threads touch one element (histogram.cu:40:22)
-//   shadow     dcounts              plain    no two threads touch one element (histogram.cu:45:5)
+//   shadow     dcounts              plain    it is only read (histogram.cu:45:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -18,6 +18,6 @@ extern "C" __global__ void histogram_cas_reverse(
 //   not saved  weight                        never overwritten by this launch
 //   not saved  counts                        no derivative needs what was overwritten
 //   shadow     dweight              plain    no two threads touch one element (histogram_cas.cu:29:44)
-//   shadow     dcounts              plain    no two threads touch one element (histogram_cas.cu:29:16)
+//   shadow     dcounts              plain    it is only read (histogram_cas.cu:29:16)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
 //   assumed    histogram_cas.cu:29:16: an index of `counts` is data, taken to be in bounds

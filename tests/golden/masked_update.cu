@@ -31,5 +31,5 @@ extern "C" __global__ void masked_update_reverse(
 //   not saved  total                         no derivative needs what was overwritten
 //   shadow     dx                   plain    no two threads touch one element (masked_update.cu:23:9)
 //   shadow     da                   plain    no two threads touch one element (masked_update.cu:23:16)
-//   shadow     dtotal               plain    no two threads touch one element (masked_update.cu:21:5)
+//   shadow     dtotal               plain    it is only read (masked_update.cu:21:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

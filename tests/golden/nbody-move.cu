@@ -50,7 +50,7 @@ extern "C" __global__ void move_reverse(
 //   not saved  position                      no derivative needs what was overwritten
 //   not saved  velocity                      needed by nbody.cu:61:25, read as this launch leaves it
 //   not saved  acceleration                  never overwritten by this launch
-//   shadow     dposition            plain    no two threads touch one element (nbody.cu:61:5)
+//   shadow     dposition            plain    it is only read (nbody.cu:61:5)
 //   shadow     dvelocity            plain    no two threads touch one element (nbody.cu:61:25)
 //   shadow     dacceleration        plain    no two threads touch one element (nbody.cu:60:25)
 //   shadow     ddt                  reduced  summed over each block, then one atomic addition a block (nbody.cu:57:28)

@@ -25,7 +25,7 @@ extern "C" __global__ void deposit_reverse(
 //   not saved  particle_int                  never overwritten by this launch
 //   not saved  density                       no derivative needs what was overwritten
 //   shadow     dparticle            plain    no two threads touch one element (plasma.cu:69:53)
-//   shadow     ddensity             plain    no two threads touch one element (plasma.cu:70:5)
+//   shadow     ddensity             plain    it is only read (plasma.cu:70:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
 //   assumed    plasma.cu:69:5: an index of `density` is data, taken to be in bounds
 //   assumed    plasma.cu:70:5: an index of `density` is data, taken to be in bounds

@@ -46,5 +46,5 @@ extern "C" __global__ void saxpy_reverse(
 //   not saved  y                             no derivative needs what was overwritten
 //   shadow     da                   reduced  summed over each block, then one atomic addition a block (saxpy.cu:18:28)
 //   shadow     dx                   plain    no two threads touch one element (saxpy.cu:20:21)
-//   shadow     dy                   plain    no two threads touch one element (saxpy.cu:20:9)
+//   shadow     dy                   plain    it is only read (saxpy.cu:20:9)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -30,7 +30,7 @@ extern "C" __global__ void messages_reverse(
 //   not saved  y                             no derivative needs what was overwritten
 //   shadow     dweight              plain    no two threads touch one element (scatter_gather.cu:46:27)
 //   shadow     dx                   atomic   its index is read from `source`, `target`, so that two threads may meet in one element (scatter_gather.cu:46:53)
-//   shadow     dy                   plain    no two threads touch one element (scatter_gather.cu:46:5)
+//   shadow     dy                   plain    it is only read (scatter_gather.cu:46:5)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
 //   assumed    scatter_gather.cu:46:39: an index of `x` is data, taken to be in bounds
 //   assumed    scatter_gather.cu:46:53: an index of `x` is data, taken to be in bounds

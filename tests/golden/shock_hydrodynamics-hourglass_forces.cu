@@ -555,7 +555,7 @@ extern "C" __global__ void hourglass_forces_reverse(
 //   shadow     dmass                plain    no two threads touch one element (shock_hydrodynamics.cu:170:80)
 //   shadow     dsound               plain    no two threads touch one element (shock_hydrodynamics.cu:170:69)
 //   shadow     dstrength            reduced  summed over each block, then one atomic addition a block (shock_hydrodynamics.cu:162:28)
-//   shadow     dforce               plain    no two threads touch one element (shock_hydrodynamics.cu:124:9)
+//   shadow     dforce               plain    it is only read (shock_hydrodynamics.cu:124:9)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
 //   assumed    shock_hydrodynamics.cu:117:59: an index of `position` is data, taken to be in bounds
 //   assumed    shock_hydrodynamics.cu:117:77: an index of `position` is data, taken to be in bounds

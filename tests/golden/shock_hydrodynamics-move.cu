@@ -102,6 +102,6 @@ extern "C" __global__ void move_reverse(
 //   shadow     dforce               plain    no two threads touch one element (shock_hydrodynamics.cu:198:9)
 //   shadow     dmass                plain    no two threads touch one element (shock_hydrodynamics.cu:190:30)
 //   shadow     dvelocity            plain    no two threads touch one element (shock_hydrodynamics.cu:197:29)
-//   shadow     dposition            plain    no two threads touch one element (shock_hydrodynamics.cu:197:9)
+//   shadow     dposition            plain    it is only read (shock_hydrodynamics.cu:197:9)
 //   shadow     ddt                  reduced  summed over each block, then one atomic addition a block (shock_hydrodynamics.cu:187:28)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -121,7 +121,7 @@ extern "C" __global__ void stress_forces_reverse(
 //   shadow     dposition            atomic   its index is read from `corner`, so that two threads may meet in one element (shock_hydrodynamics.cu:117:103)
 //   shadow     dpressure            plain    no two threads touch one element (shock_hydrodynamics.cu:154:28)
 //   shadow     dviscosity           plain    no two threads touch one element (shock_hydrodynamics.cu:154:42)
-//   shadow     dforce               plain    no two threads touch one element (shock_hydrodynamics.cu:124:9)
+//   shadow     dforce               plain    it is only read (shock_hydrodynamics.cu:124:9)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it
 //   assumed    shock_hydrodynamics.cu:117:59: an index of `position` is data, taken to be in bounds
 //   assumed    shock_hydrodynamics.cu:117:77: an index of `position` is data, taken to be in bounds

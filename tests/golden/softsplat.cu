@@ -111,5 +111,5 @@ extern "C" __global__ void softsplat_reverse(
 //   not saved  splatted                      no derivative needs what was overwritten
 //   shadow     dimage               plain    no two threads touch one element (softsplat.cu:25:29)
 //   shadow     dflow                gather   each thread of softsplat_gather collects for an element of its own (softsplat.cu:24:41)
-//   shadow     dsplatted            plain    no two threads touch one element (softsplat.cu:44:13)
+//   shadow     dsplatted            plain    it is only read (softsplat.cu:44:13)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

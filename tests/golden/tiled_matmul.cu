@@ -54,5 +54,5 @@ extern "C" __global__ void tiled_matmul_reverse(
 //   not saved  C                             no derivative needs what was overwritten
 //   shadow     dA                   atomic   it is not proved that no two threads meet in one element (tiled_matmul.cu:29:59)
 //   shadow     dB                   atomic   it is not proved that no two threads meet in one element (tiled_matmul.cu:30:59)
-//   shadow     dC                   plain    no two threads touch one element (tiled_matmul.cu:35:29)
+//   shadow     dC                   plain    it is only read (tiled_matmul.cu:35:29)
 //   assumed    the launch is free of data races, in bounds, and deterministic; `gpuad check` runs the reference executor to verify it

@@ -122,3 +122,18 @@ def test_a_store_to_what_is_zero_without_a_certificate_adds(monkeypatch: pytest.
     monkeypatch.setattr(schedule, "_collecting", narrower)
     for got, expected in zip(stepped("heat", True, "reference")[1], right, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "__shared__ double s[8]; int t = threadIdx.x; s[t] = u[i % n]; if (i < n) v[i] = s[7 - t] * u[i];",
+        "__shared__ double s[9]; int t = threadIdx.x, a = (int)u[0]; s[t] = u[i % n]; if (i < n) v[i] = s[(t + a) % 8] * u[i];",
+    ],
+)
+def test_a_race_of_the_launch_itself_is_told_as_one(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a proof is not what has failed: at the user's line, without a word of a fault of gpuad's."""
+    monkeypatch.setenv("GPUAD_CHECK", "1")
+    with pytest.raises(gpuad.GpuadError, match="data race") as found:
+        run(TEXT.format(body))
+    assert "report" not in str(found.value)
