@@ -23,6 +23,7 @@ from ..errors import DistributedError, TapeError
 from ..pipeline import in_fixed_point
 from ..program.ir.region import of_array
 from ..tape.record.recorded_rule import Ruled
+from ..tape.tape import Tape
 from . import operations
 from .agreement import Agreement, number_of
 from .linear import Shape
@@ -61,13 +62,13 @@ class Session:
         self._replicated: list[tuple[Ranks, Duplicated]] = []
 
     @classmethod
-    def of(cls, tape: Any, comm: Ranks) -> Session:
+    def of(cls, tape: Tape, comm: Ranks) -> Session:
         """The session of the recording that goes on, in which a communicator is used."""
-        if tape.joint is None:
-            tape.joint = cls()
-        tape.joint.used[comm.number] = comm
-        found: Session = tape.joint
-        return found
+        session = tape.joint
+        if not isinstance(session, Session):
+            session = tape.joint = cls()
+        session.used[comm.number] = comm
+        return session
 
     def next_number(self, comm: int, side: str, rank: int, tag: int) -> int:
         """Which message to, or from, a rank with a tag it is: both sides count."""
@@ -97,7 +98,7 @@ class Session:
             comm.watch.tell(error)
 
     @contextmanager
-    def reversing(self, tape: Any, seeds: Mapping[Any, Any] | None, seed_rank: int | str | None) -> Iterator[Mapping[Any, Any] | None]:
+    def reversing(self, tape: Tape, seeds: Mapping[Any, Any] | None, seed_rank: int | str | None) -> Iterator[Mapping[Any, Any] | None]:
         """Around a reversal; gives the seeds of this rank."""
         comms = [self.used[k] for k in sorted(self.used)]
         try:
@@ -112,7 +113,7 @@ class Session:
             self.failed(error)
             raise
 
-    def captured(self, tape: Any, seeds: Mapping[Any, Any] | None, seed_rank: int | str | None) -> Mapping[Any, Any] | None:
+    def captured(self, tape: Tape, seeds: Mapping[Any, Any] | None, seed_rank: int | str | None) -> Mapping[Any, Any] | None:
         """The seeds of this rank for a graph."""
         if self._replicated:
             raise TapeError("a graph does not sum the shadows of replicated arrays: Bcast them in the program, or reverse the tape itself")
@@ -123,7 +124,7 @@ class Session:
 
     # --- agreeing ------------------------------------------------------------------------------------------------------------------------
 
-    def _agreed(self, tape: Any, comms: Sequence[Ranks], seeds: Any, seed_rank: int | str | None) -> Any:
+    def _agreed(self, tape: Tape, comms: Sequence[Ranks], seeds: Any, seed_rank: int | str | None) -> Any:
         recorded = [(op.rule, op.values["what"]) for op in tape.operations if isinstance(op, Ruled) and isinstance(op.rule, Joint)]
         calls = [_call(rule, what) for rule, what in recorded if rule is not operations.SENT]  # which Isend has told already
         budget = tape.within.given if tape.within is not None else None
@@ -210,7 +211,7 @@ class Session:
     # --- replicated arrays ---------------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _summed(self, tape: Any) -> Iterator[None]:
+    def _summed(self, tape: Tape) -> Iterator[None]:
         """Around a reversal: what it adds to the shadows of replicated arrays is summed over the ranks at its end."""
         pairs = [(comm, pair) for comm, pair in self._replicated]
         for _, pair in pairs:

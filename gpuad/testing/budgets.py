@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from ..budget import bytes_of, shown
 from ..errors import ArgumentTypeError, ArgumentValueError, TapeError
@@ -60,7 +59,7 @@ def _elements(tape: Tape, where: int) -> int:
     return int(root.nbytes) // (sizes[0] if sizes else _itemsize(tape, where))
 
 
-def _itemsize(tape: Any, where: int) -> int:
+def _itemsize(tape: Tape, where: int) -> int:
     for operation in tape.operations:
         arguments = getattr(getattr(operation, "call", None), "bound", None)
         for use in operation.effects.writes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ..errors import GpuadError
 from ..program.ir.program import Program
@@ -56,7 +55,7 @@ class Listener:
         self.followed: dict[int, _Followed] = {}
         self._alive: list[Tape] = []  # so that no other has its id
 
-    def __call__(self, event: Event, tape: Any) -> None:
+    def __call__(self, event: Event, tape: Tape) -> None:
         if event.what not in (What.began, What.recorded, What.reversed, What.failed):
             return
         one = self.followed.get(id(tape))
