@@ -78,7 +78,7 @@ class Recording:
             self.within.forget()
 
     def _require(self, state: State) -> None:
-        if self.state != state:
+        if self.state is not state:  # the states that are required have one object each
             needs = "" if self.state.advises else f"; this needs one that is {state}"
             raise TapeError(f"the tape is {self.state}{needs}")
 

@@ -42,7 +42,10 @@ class Cursor:
     """A place in a `program` that is known (None: none is). `expected`: the step that comes next, None where the program is new; `at`: its
     number."""
 
+    __slots__ = ("_comparable", "_misses", "_steps", "at", "expected", "program")
+
     def __init__(self) -> None:
+        self._steps: tuple[Step, ...] = ()
         self.program: TracedProgram | None = None
         self.expected: Step | None = None
         self.at = self._misses = 0
@@ -51,7 +54,7 @@ class Cursor:
     def forget(self, comparable: bool) -> None:
         """Begins anew, with a program that is new; `comparable`: whether it may be known the next time."""
         self.program = None  # first: a program whose operations are half forgotten, since an interrupt came, must not be known
-        self.expected, self.at = None, 0
+        self._steps, self.expected, self.at = (), None, 0
         self._comparable = comparable and self._misses < MAX_MISSES
 
     def drop(self) -> None:
@@ -70,19 +73,18 @@ class Cursor:
     def begin(self) -> None:
         """The program is expected from its first step on."""
         assert self.program is not None
-        self.at, self.expected = 0, self.program.steps[0]
+        self._steps = self.program.steps
+        self.at, self.expected = 0, self._steps[0]
 
     def advance(self) -> None:
         """The expected step was done."""
-        assert self.program is not None
         self.at += 1
-        self.expected = self.program.steps[self.at]
+        self.expected = self._steps[self.at]
 
     @property
     def passed(self) -> tuple[Step, ...]:
         """The steps that were done."""
-        assert self.program is not None
-        return self.program.steps[: self.at]
+        return self._steps[: self.at]
 
     def miss(self) -> None:
         """The program is another one than before."""
