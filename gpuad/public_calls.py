@@ -133,9 +133,9 @@ def not_bound(error: TypeError) -> bool:
 
 def how_called(function: Callable[..., Any]) -> str:
     """How a function is called, for messages."""
-    parameters = list(inspect.signature(function).parameters.values())
-    shown = [str(p.replace(annotation=inspect.Parameter.empty)) for p in parameters if p.name != "self"]
-    return f"It is called as {called(function)}({', '.join(shown)})."
+    parameters = inspect.signature(function).parameters.values()
+    shown = inspect.Signature([p.replace(annotation=inspect.Parameter.empty) for p in parameters if p.name != "self"])
+    return f"It is called as {called(function)}{shown}."
 
 
 def called(function: Callable[..., Any]) -> str:

@@ -7,12 +7,9 @@ leaves them. A call in the words of an earlier one is replayed (`call_replay`); 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, overload
-
-import numpy as np
 
 from .. import pipeline
 from ..errors import LaunchError
@@ -20,12 +17,13 @@ from ..pipeline import Call
 from ..pipeline.derived_kernels import Tangent
 from ..public_calls import flag, public, show
 from ..runtime.array_types import Extents
-from .argument_flattening import FlatArguments, library_of, on_stream
+from .argument_flattening import FlatArguments, on_stream
 from .call_replay import CallKey, replay_call
 from .dropped_gradients import check_flow, kept_seeds, outside_of_tapes, refuse_unseeded, unseeded
 from .forward_over_reverse import check_count, second_of
 from .grid_kernels import GridKernel
 from .grid_launches import forward_all, reverse_all, second_all
+from .interpreted import interpret
 from .kernels import Family, Kernel, Planned, pattern_of, refuse_call
 from .launch_plan import LaunchPlan, exactly, launch_plan_of, once, reverse_launches, run_again, tangent_launches
 from .making import kernel
@@ -249,22 +247,4 @@ def array_module() -> Any:
 
 def check_races(k: Any, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
     """Runs the primal on the reference executor on NumPy arrays, which raises for data races and bad indices."""
-    from ..runtime.reference import Reference
-
-    family: Family = kernel(k)
-    call, keywords = (grid, block, args), {"shared_mem": shared_mem, "stream": stream}
-    plans = family.launches(*call, **keywords) if family.in_parts else [family.planned(*call, **keywords)]
-    with pipeline.executor_for_tests(Reference()):
-        for plan in plans:
-            if plan is not None:
-                chosen = plan.kernel if family.in_parts else _on_host(plan.kernel, plan.args)  # parts have one memory
-                chosen(plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem, stream=plan.stream)
-
-
-def _on_host(chosen: Kernel, args: Sequence[Any]) -> Kernel:
-    """The kernel with its module's variables in memory of the host, if the arrays of a call are there."""
-    if library_of(args) is not np or not chosen.function.globals:
-        return chosen
-    own = copy.copy(chosen)
-    own.module = chosen.module.on_host()
-    return own
+    interpret(kernel(k), grid, block, args, shared_mem=shared_mem, stream=stream)

@@ -10,16 +10,17 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from ..deferred_import import import_registered
 from ..errors import CompileError, LaunchError, MissingFileError
 from ..frontend.cuda import parse
 from ..ir.records import is_expanded
 from ..ir.surface import has_grid_barrier
-from ..public_calls import public, show, text, texts
+from ..public_calls import flag, public, show, text, texts
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
+from .bounds_checked import BoundsCheckedKernel
 from .expanded_kernels import ExpandedKernel
 from .grid_kernels import GridKernel
 from .kernels import BoundLaunch, Family, Kernel, OfFunction, TextKernel
@@ -33,27 +34,33 @@ def offer(recognise: Callable[[Any], Family | None]) -> None:
 
 
 @overload
-def kernel(source: str | Path | Kernel, name: str | None = None, *, options: Sequence[str] = ()) -> Kernel: ...
+def kernel(
+    source: str | Path | Kernel, name: str | None = None, *, options: Sequence[str] = (), bounds: Literal[False] = False
+) -> Kernel: ...
 
 
 @overload
-def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any: ...
+def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = (), bounds: bool = False) -> Any: ...
 
 
 @public
-def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ()) -> Any:
+def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = (), bounds: bool = False) -> Any:
     """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, a CuPy RawModule
     and a name, or a CuPy ElementwiseKernel, ReductionKernel or jit.rawkernel. A template is named with its arguments: `step<float, 3>`.
     From a gpuad kernel and a name: another kernel of its module, with which it shares the module's memory.
 
         square = gpuad.kernel(text, "square")
 
-    `options` are those of the compilation (-D, -I, -std). Raises CompileError for text that is no CUDA or an unknown name,
+    `options` are those of the compilation (-D, -I, -std). `bounds=True`, of kernels of CUDA text: before each launch or derivative the
+    interpreter runs the kernel on copies of the arrays, and raises BoundsError, with line, array and index, for the first access outside of
+    one; for tests, since that takes a hundred times as long or more. Raises CompileError for text that is no CUDA or an unknown name,
     UnsupportedError (with file, line and column) for what gpuad cannot represent.
     """
     options = texts("options", options)
     if name is not None:
         text("name", name)
+    if flag("bounds", bounds):
+        return _checked(kernel(source, name, options=options))
     if isinstance(source, Kernel | ExpandedKernel | GridKernel) and name is not None:
         return _made(source.file, name, source.options, source.raw, source.module)
     if isinstance(source, Family):
@@ -69,6 +76,17 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = ())
     import_registered()
     made = next((m for m in (recognise(source) for recognise in _families) if m is not None), None)
     return made or _from_cupy(source, name, options)
+
+
+def _checked(family: Any) -> Any:
+    """A kernel of text with its accesses looked at."""
+    if isinstance(family, BoundsCheckedKernel):
+        return family
+    if not isinstance(family, TextKernel):
+        raise LaunchError(f"`bounds`: {show(family)} is no kernel of CUDA text: its indices are gpuad's own")
+    if isinstance(family, Kernel) and (names := {g.pointer.name for g in family.function.globals} & set(family.written)):
+        raise LaunchError(f"`bounds`: `{family.name}` writes `{min(names)}` of its module, which would be written twice")
+    return BoundsCheckedKernel(family)
 
 
 def _read(path: Path) -> str:
