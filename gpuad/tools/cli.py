@@ -375,8 +375,9 @@ def _check_case(file: Path, case: Case, sizes: Mapping[str, int], directions: in
         grid, block, shared_mem = case.geometry(own)
         report = testing.check_gradient(kernel, args, grid=grid, block=block, shared_mem=shared_mem, directions=directions, seed=seed)
     except (AssertionError, GpuadError) as failure:
-        text = str(failure)
-        print(f"{text}\nin the case at {case.span}" if _PLACED.match(text) else f"{case.span}: error: {text}", file=sys.stderr)
+        text, named = str(failure), re.search(rf"\(({re.escape(str(file))}:\d+:\d+)\)", str(failure))
+        placed = text if _PLACED.match(text) else f"{named[1]}: error: {text}" if named else ""
+        print(f"{placed}\nin the case at {case.span}" if placed else f"{case.span}: error: {text}", file=sys.stderr)
         return False
     print(f"{case.span}: {report}")
     return True

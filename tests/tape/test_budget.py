@@ -85,7 +85,7 @@ def test_a_budget_is_bytes_a_text_or_a_fraction(budget: Any, wanted: int) -> Non
 
 @pytest.mark.parametrize("budget", [-1, 0.0, 1.5, "much", "2 parsecs", True, [1], "-3 MB", "0%"])
 def test_anything_else_is_refused(budget: Any) -> None:
-    with pytest.raises(TapeError, match="a budget is a number of bytes"):
+    with pytest.raises(TapeError, match="a `budget` is a number of bytes"):
         gpuad.Tape(budget=budget)
 
 
