@@ -162,6 +162,18 @@ def _is_optimised(item: pytest.Item) -> bool:
     return any(map(item.path.is_relative_to, CPU_TEXTS)) and "cupy" not in getattr(item, "fixturenames", ())
 
 
+SECOND = (TESTS / "ad", TESTS / "tools")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Second derivatives take as long as all else of `check_gradient`: on a push they are compared where they are the subject, and in every
+    third test elsewhere; nightly in all."""
+    wanted = NIGHTLY or any(map(item.path.is_relative_to, SECOND)) or zlib.crc32(item.nodeid.encode()) % 3 == 0
+    inspect.unwrap(gradient_check.check_gradient).__kwdefaults__["second_check"] = bool(wanted)
+    _skip_without_a_device(item)
+
+
 class Optimisation:
     """What the C++ compiler makes of a text is the subject of two rooms, of every tenth file of kernels/ and of tests marked `optimised`:
     those, and all in the nightly set, are compiled as for a user, the others plainly, at a fifth of the cost. On the stand-in for CuPy it
@@ -173,8 +185,7 @@ class Optimisation:
         os.environ[compiler.LEVEL] = LEVEL or ("3" if optimised else "0")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def _skip_without_a_device(item: pytest.Item) -> None:
     """Tests marked `gpu` are skipped with the reason where there is none; with GPUAD_REQUIRE_GPU=1 they fail there. Those marked `cpu` are
     with `--ptx`."""
     if item.get_closest_marker("cpu") is not None and item.config.getoption("--ptx"):
