@@ -238,7 +238,8 @@ def test_wrong_second_derivatives_are_told(project: pytest.Pytester) -> None:
     """The fault is planted into the rule for takes: they leave the tangents of the shadows that they clear."""
     configured(project, table='kernels = ["kernels"]\nchecks = ["gradient"]\ndirections = 1')
     write(project, "step.cu", GOOD)
-    (project.path / "conftest.py").write_text(
+    plant(
+        project,
         "from gpuad.ad import forward\n"
         "from gpuad.ir.nodes import Load, Take\n"
         "plain = forward._Forward.read\n"
@@ -246,7 +247,7 @@ def test_wrong_second_derivatives_are_told(project: pytest.Pytester) -> None:
         "    first, *rest = plain(self, stmt, var, buffer)\n"
         "    left = [Load(s.var, s.buffer, s.index) if isinstance(s, Take) else s for s in rest]\n"
         "    return (first, *left)\n"
-        "forward._Forward.read = read\n"
+        "forward._Forward.read = read\n",
     )
     result = project.runpytest_subprocess()
     result.assert_outcomes(failed=1)
