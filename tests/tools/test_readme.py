@@ -97,3 +97,10 @@ def test_names_that_are_shown_exist() -> None:
     for name in set(re.findall(r"gpuad\.(\w+)", README)) - {"ops"}:
         assert hasattr(gpuad, name), name
     assert hasattr(testing, "check_gradient")
+
+
+def test_the_speeds_of_the_first_screen_are_those_of_the_table() -> None:
+    row = next(line for line in README.splitlines() if line.startswith("| heat, side 4096, steps 10 |"))
+    ours, by_hand, jax, torch, warp = (round(float(cell)) for cell in row.split("|")[2:7])
+    (sentence,) = (line for line in README.splitlines() if line.startswith("Speed, on two cores of a CPU:"))
+    assert f"takes {ours} ms; adjoint loops in C++ by hand {by_hand} ms, JAX {jax}, Warp {warp}, PyTorch {torch} " in sentence
