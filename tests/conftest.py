@@ -27,7 +27,7 @@ import pytest
 from nightly import NIGHTLY
 
 from gpuad import pipeline
-from gpuad.runtime import compiler
+from gpuad.runtime import array_locks, compiler
 from gpuad.tape.reverse import reversal_plan
 from gpuad.testing import gradient_check
 
@@ -81,7 +81,9 @@ _ended = itertools.count(1)
 
 
 def pytest_runtest_teardown() -> None:
-    """What the tests keep for one another, thousands of kernels, is not gone through again by every collection of garbage."""
+    """No test leaves a lock behind. What the tests keep for one another, thousands of kernels, is not gone through again by every
+    collection of garbage."""
+    assert not array_locks._GUARD._is_owned(), "a lock is left behind, for which all other threads would wait"  # type: ignore[attr-defined]
     ended = next(_ended)
     if ended % 2000 == 0:
         gc.collect()

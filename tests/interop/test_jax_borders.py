@@ -134,8 +134,6 @@ def test_operands(operand: str, way: str, form: str) -> None:
 
 
 # --- jax.shard_map ------------------------------------------------------------------------------------------------------------------------
-# Whatever runs on two devices is compiled whole: eagerly JAX dispatches each operation to both by itself, and a run of the tests has
-# hung there, in a broadcast of JAX's own, with two devices and their callbacks on two cores.
 
 
 def doubled(f: Any) -> Any:
@@ -151,9 +149,9 @@ def test_a_replicated_weight_gets_the_gradients_of_all_devices(way: str, check: 
     x, w = numbers("float64", 2 * N), numbers("float64", seed=1)
     if way == "forward":
         dots = numbers("float64", 2 * N, 2), numbers("float64", seed=3)
-        derive = lambda f: jax.jit(lambda x, w: jax.jvp(f, (x, w), dots))(x, w)  # noqa: E731
+        derive = lambda f: jax.jvp(f, (x, w), dots)  # noqa: E731
     else:
-        derive = lambda f: jax.jit(lambda x, w: WAYS[way](f, OPERANDS["whole"], x, w))(x, w)  # noqa: E731
+        derive = lambda f: WAYS[way](f, OPERANDS["whole"], x, w)  # noqa: E731
     close(derive(over_two(forms("float64")[form], check, P())), derive(doubled(plain)), "float64")
 
 
@@ -179,9 +177,9 @@ def test_sums_over_devices(check: bool, form: str) -> None:
         return mapped(lambda x, w: jax.lax.scan(step(w), x, length=3)[0], P("s"))
 
     for derive in (
-        lambda f: jax.jit(jax.grad(total(f), (0, 1)))(x, w),
+        lambda f: jax.grad(total(f), (0, 1))(x, w),
         lambda f: jax.jit(jax.grad(lambda x, w: inside(f)(x, w).sum(), (0, 1)))(x, w) if form != "program" else (),
-        lambda f: jax.jit(jax.grad(lambda x, w: scanned(f)(x, w).sum(), (0, 1)))(x, w),
+        lambda f: jax.grad(lambda x, w: scanned(f)(x, w).sum(), (0, 1))(x, w),
     ):
         close(derive(f), derive(plain), "float64")
 
@@ -201,9 +199,9 @@ def test_results_that_differ_by_device_are_not_taken_for_replicated() -> None:
     mesh = Mesh(np.array(jax.devices()[:2]), ("s",))
     for f in forms("float64").values():
         with pytest.raises(ValueError, match="out_specs which require replication"):
-            jax.jit(jax.shard_map(f, mesh=mesh, in_specs=(P("s"), P()), out_specs=P()))(x, w)
+            jax.shard_map(f, mesh=mesh, in_specs=(P("s"), P()), out_specs=P())(x, w)
         same = jax.shard_map(f, mesh=mesh, in_specs=(P(), P()), out_specs=P())
-        close(jax.jit(pulled(same))(x[:N], w), pulled(plain)(x[:N], w), "float64")
+        close(pulled(same)(x[:N], w), pulled(plain)(x[:N], w), "float64")
 
 
 def test_arrays_that_lie_on_two_devices() -> None:
@@ -215,7 +213,8 @@ def test_arrays_that_lie_on_two_devices() -> None:
         mesh = jax.make_mesh((2,), ("s",), axis_types=(kind,))
         with jax.set_mesh(mesh):
             own = jax.device_put(x, NamedSharding(mesh, P("s"))), jax.device_put(w, NamedSharding(mesh, P()))
-            close(jax.jit(pulled(f))(*own), expected, "float64")
+            for derive in (pulled(f), jax.jit(pulled(f))):
+                close(derive(*own), expected, "float64")
 
 
 def test_sums_over_devices_that_are_still_to_be_made_are_refused() -> None:

@@ -604,9 +604,12 @@ def interrupted(run: Callable[[], None], at: int) -> tuple[Interrupt | None, boo
         return error, True
     finally:
         sys.settrace(before)
+        while GUARD._is_owned():  # it came behind a `with` block and before the lock's __exit__, where CPython hears no signal
+            GUARD.release()
     return None, bool(fired)
 
 
+GUARD: Any = array_locks._GUARD
 FILES = {blocks.__file__, array_locks.__file__}
 WAYS = {getattr(Tape, name).__code__ for name in ("__enter__", "_enter", "_leave", "left", "_exit")} | {Entry.refuse_open.__code__}
 
