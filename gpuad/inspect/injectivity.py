@@ -25,11 +25,11 @@ MOST = (1 << 31) - 2  # threads of a launch
 
 @dataclass(frozen=True)
 class InjectivityInspector:
-    """The kernel: whole numbers of the launch, the first element of the shadow's allocation and that after its last (int64, counted from
-    where the pointer points), then three int32 arrays, all 0, with an element for each of the shadow: the greatest of the numbers (from 1)
-    of the threads that touch it, `MOST` less the least of them (from 0), how often it is touched. `touches`: how often a thread touches
-    one, at least as far as the text says; `places`: how many it touches, if different indices are different elements. `certain`: what it
-    notes is what happens; else it goes through both sides of branches that data decide, and notes what may happen."""
+    """The kernel: whole numbers of the launch that it uses, the first element of the shadow's allocation and that after its last (int64,
+    counted from where the pointer points), then three int32 arrays, all 0, with an element for each of the shadow: the greatest of the
+    numbers (from 1) of the threads that touch it, `MOST` less the least of them (from 0), how often it is touched. `touches`: how often a
+    thread touches one, at least as far as the text says; `places`: how many it touches, if different indices are different elements.
+    `certain`: what it notes is what happens; else it goes through both sides of branches that data decide, and notes what may happen."""
 
     kernel: ir.Kernel
     scalars: tuple[ir.Var, ...]
@@ -50,6 +50,7 @@ def injectivity_inspector(reverse: ir.Kernel, shadow: ir.Buffer) -> InjectivityI
         body = eliminate_dead_code(noted, private=[x for x in reverse.buffers if x != shadow])
         used = set(used_vars(body))
         if _by_numbers(body, (*scalars, begin, end), arrays) and (certain or not used & unknown):
+            scalars = tuple(v for v in scalars if v in used)
             kernel = ir.Kernel(f"{reverse.name}_injectivity", (*scalars, begin, end, *arrays), body, reverse.span)
             touches = tuple(_touches(reverse.body, shadow, 1))
             places = sum(dict(sorted(touches, key=lambda t: t[1])).values())

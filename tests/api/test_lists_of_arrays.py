@@ -30,7 +30,7 @@ PARAMETERS = {
     "pointers into the list": (
         "double** rows",
         "double** p = i > 2 ? rows + 1 : rows; y[i] = p[0][i]; for (p = rows; p < rows + m; p++) y[i] *= **p; "
-        "y[i] *= (*--p)[i] * (p - rows);",
+        "--p; y[i] *= (*p)[i] * (p - rows);",
     ),
     "pointers that are swapped": (
         "double** rows",

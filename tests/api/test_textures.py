@@ -205,8 +205,8 @@ NO_TEXTURES: dict[str, tuple[Any, str]] = {
     "a filter": (lambda: Texture(TABLE, filter="cubic"), 'a texture\'s filter is "point" or "linear"'),
     "channels": (lambda: Texture(TABLE, channels=3), "a texel has 1, 2 or 4 channels"),
     "the channels' axis": (lambda: Texture(np.ones((4, 3), np.float32), channels=2), "has them along its last axis"),
-    "axes": (lambda: Texture(np.ones((1, 1, 1, 1), np.float32)), "an array of one to three axes"),
-    "no elements": (lambda: Texture(np.ones((0, 4), np.float32)), "an array of one to three axes"),
+    "axes": (lambda: Texture(np.ones((1, 1, 1, 1), np.float32)), "has one to three axes"),
+    "no elements": (lambda: Texture(np.ones((0, 4), np.float32)), "has one to three axes"),
     "a mode": (lambda: Texture(TABLE, address="repeat"), "a texture's address mode is one of wrap, clamp, mirror, border"),
     "wrapped texels": (lambda: Texture(TABLE, address=("clamp", "wrap")), 'the address modes "wrap" and "mirror" need normalized'),
     "an object of CuPy": (

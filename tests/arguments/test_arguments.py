@@ -285,9 +285,11 @@ def test_shadows_that_do_not_fit() -> None:
     refused(ShadowError, "as its shadow itself", X, Duplicated(x, x))
     both = np.zeros(32, np.float32)
     refused(ShadowError, "as its shadow memory of `y`", XY, Duplicated(x, both[:16].reshape(4, 4)), both[8:])
-    refused(ShadowError, "has the number", X, Duplicated(x, 1.0))
+    with pytest.raises(ShadowError, match=r"`dx` takes an array, got float 1\.0"):
+        Duplicated(x, 1.0)
     refused(ShadowError, "no gradient", {"x": Pointer(I32)}, Duplicated(np.zeros(3, np.int32)))
-    refused(ShadowError, "use Duplicated(array, shadow)", X, Active(x, x))
+    with pytest.raises(ShadowError, match="an array takes Duplicated"):
+        Active(x, x)
     refused(ShadowError, "use Active(value, shadow)", {"a": F32}, Duplicated(x))
 
 
@@ -313,10 +315,12 @@ def test_actives() -> None:
     number = {"a": F32}
     for shadow in (np.zeros(()), np.zeros((), np.float32), np.zeros(1, np.float32), np.zeros(4, np.float32)[2:3], np.zeros(4)[1, ...]):
         assert call(number, Active(0.5, shadow)).arguments[0].shadow is not None
-    refused(ShadowError, "`dtheta[i, ...]` or `dtheta[i:i+1]`", number, Active(0.5, np.zeros(4)[1]))
+    with pytest.raises(ShadowError, match=r"`dtheta\[i\]` is a copy, `dtheta\[i, \.\.\.\]` a view"):
+        Active(0.5, np.zeros(4)[1])
     refused(ShadowError, "shape () or (1,)", number, Active(0.5, np.zeros(4)))
     refused(ShadowError, "shape () or (1,)", number, Active(0.5, np.zeros((1, 1))))
-    refused(ShadowError, "zeros(())", number, Active(0.5, 0.0))
+    with pytest.raises(ShadowError, match=r"zeros\(\(\)\)"):
+        Active(0.5, 0.0)  # type: ignore[arg-type]
     refused(ShadowError, "float64 or wider", {"a": F64}, Active(0.5, np.zeros((), np.float32)))
     refused(ShadowError, "no gradient", {"n": I32}, Active(3, np.zeros(())))
     refused(LaunchError, "numpy.float32", number, Active(np.float64(0.5), np.zeros(())))

@@ -263,8 +263,8 @@ def test_values_that_do_not_fit(name: str, args: Any, message: str) -> None:
 
 @pytest.mark.parametrize("shadow", [np.zeros(2), 1.0, np.zeros(3, np.float32), (np.zeros(3), np.zeros(3))])
 def test_shadows_of_values_that_do_not_fit(shadow: Any) -> None:
-    args = (Active((1.0, 2.0, 3.0), shadow), (1, 2), Duplicated(np.zeros(2)))
-    with pytest.raises(ShadowError, match=r"has (as shadow|several shadows)"):
+    with pytest.raises(ShadowError, match=r"has (as shadow|several shadows)|`shadow` takes an array"):
+        args = (Active((1.0, 2.0, 3.0), shadow), (1, 2), Duplicated(np.zeros(2)))
         gpuad.autodiff(gpuad.kernel(BY_VALUE, "vector"), 1, 2, args)
 
 
@@ -345,7 +345,7 @@ def test_bare_struct_that_gets_active_values_is_refused() -> None:
     args = arguments()
     with pytest.raises(ShadowError, match="`p` of kernel `k` gets values that depend on `y`"):
         gpuad.autodiff(kernel, 2, 4, [*(a.primal for a in args[:4]), *args[4:]])
-    gpuad.autodiff(kernel, 2, 4, [Const(args[0].primal), *args[1:]])
+    gpuad.autodiff(kernel, 2, 4, [Const(args[0].primal), *args[1:]], allow_unused=True)
 
 
 # --- tapes ---

@@ -63,5 +63,5 @@ def test_what_is_no_limit(tape: gpuad.Tape) -> None:
         assert_memory(tape, saved="12 B per cell of w")
     with pytest.raises(ValueError, match="write bytes"):
         assert_memory(tape, peak="50%")
-    with pytest.raises(TapeError, match="a budget is a number of bytes"):
+    with pytest.raises(TapeError, match="`budget` is a number of bytes"):
         assert_memory(tape, peak="much")

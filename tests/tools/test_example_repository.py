@@ -50,7 +50,7 @@ TESTED = {
     ),
     "out of bounds": Plant(
         "flow.cu", "i > 0 && i < n - 1", "i > 0 && i < n",
-        ("E   Check the condition that guards the access, and the sizes that are passed.", "outside `u`",
+        ("but its memory ends at 99: check the sizes that are passed, grid and block.", "reads `u` from element 2 to 100",
          "fields/kernels/flow.cu:18: bounds"),
     ),
     "unsupported line": Plant(
