@@ -11,6 +11,7 @@ import copy
 import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -30,7 +31,7 @@ from ..runtime.array_locks import derived
 from ..runtime.array_types import NdArray
 from .arrays import address, as_array, is_array, leaf_memory, refuse_subclass, zeros_like
 from .deferred_clearing import DeferredClearing, made
-from .operators import Compared, Operators, operation
+from .operators import Arithmetic, Compared, Operators, offered, operation
 from .recorder import current
 
 _MAKING = threading.RLock()  # threads that come to a pair at once get one shadow; that of a view is made of another's
@@ -46,7 +47,10 @@ _FOREIGN_NAMES = {
     "detach": "the array without its gradient is `.primal`; to stop a gradient on purpose pass `gpuad.stop_gradient(x)`",
     "value": "the array is `.primal`",
     "derivative": "the gradient is `.shadow`",
-}
+} | dict.fromkeys(("item", "tolist", "tobytes", "get"), "what leaves the array has no gradient: say so by `.primal`")
+_METHODS = frozenset(("all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "compress", "cumprod")) | frozenset(
+    ("diagonal", "nonzero", "ptp", "repeat", "round", "searchsorted", "trace")
+)
 
 
 class _Annotated(Compared):
@@ -98,6 +102,21 @@ class _Annotated(Compared):
     def __getattr__(self, name: str) -> NoReturn:
         hint = _FOREIGN_NAMES.get(name, "the array and its methods are at `.primal`, its gradient at `.shadow`")
         raise UnknownNameError(f"{type(self).__name__} has no attribute {name!r}: {hint}")
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return int(self._primal.itemsize)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis."""
+        return tuple(self._primal.strides)
+
+    @property
+    def flags(self) -> Any:
+        """How the array lies in memory."""
+        return self._primal.flags
 
     def _closed(self, *_: Any, **__: Any) -> NoReturn:
         raise ArgumentTypeError(
@@ -216,21 +235,68 @@ class Duplicated(Operators, _Annotated):
         if surplus > 0 and value.shape[:surplus] == (1,) * surplus:  # an assignment drops leading axes of one element, as in NumPy
             value = value[(0,) * surplus]
         if not (isinstance(value, Duplicated) and _same_view(target, value)):
-            operation("copyto")(target, value)
+            operation("assign")(target, value)
 
-    def ravel(self) -> Duplicated:
-        """The pair of flat views; ShadowError where that would need a copy."""
-        return self.reshape(-1)
+    def __len__(self) -> int:  # type: ignore[override]  # closed for the others
+        """The length of the first axis. TypeError where there is none."""
+        if not self.ndim:
+            raise ArgumentTypeError("len() of a pair of shape ()")
+        return self.shape[0]
 
-    def flatten(self) -> Duplicated:
+    def __iter__(self) -> Iterator[Any]:
+        """The pairs of views `x[0]`, `x[1]`, ..."""
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self) -> bool:  # type: ignore[override]
+        """Of one element: whether it is not 0, as a comparison has it, which carries no gradient."""
+        if self.size != 1:
+            raise ArgumentValueError("the truth value of a pair of several elements is ambiguous: compare, and use .any() or .all()")
+        return bool(self.primal.any())
+
+    def __int__(self) -> int:  # type: ignore[override]
+        """Of one element the whole number towards 0, whose derivative is 0."""
+        if self.size != 1 or self.dtype.kind == "c":
+            raise ArgumentTypeError(f"int() takes a pair of one real element, not {self!r}")
+        return int(self.primal.reshape(()))
+
+    __trunc__ = __int__
+
+    def __contains__(self, value: Any) -> bool:  # type: ignore[override]
+        """Whether an element is equal to a value."""
+        return bool((self == value).any())
+
+    def __getattr__(self, name: str) -> Any:
+        """A method of arrays that is an operation, such as `x.argmax()`."""
+        if name in _METHODS and (own := offered(name)) is not None:
+            return partial(own, self)
+        return super().__getattr__(name)
+
+    def view(self, dtype: Any = None) -> Duplicated:
+        """The pair of views; of a complex array also as real numbers (`x.view(float)`, for a kernel), and the other way round. ShadowError
+        for another dtype: its bits would be no numbers that the gradient belongs to."""
+        own, other = self.dtype, self.dtype if dtype is None else np.dtype(dtype)
+        if own != other and (own.kind not in "fc" or other.kind not in "fc" or _of_numbers(own) != _of_numbers(other)):
+            raise ShadowError(f"{self!r}.view({other}): the bits as other numbers have no gradient; take x.primal.view({other.name!r})")
+        return self._view(lambda array: array if array.dtype == other else array.view(other))
+
+    def ravel(self, order: str = "C") -> Duplicated:
+        """The pair of flat views; where that needs a copy, inside of a tape a recorded one, outside ShadowError."""
+        return self.reshape(-1, order=order)
+
+    def flatten(self, order: str = "C") -> Duplicated:
         """A flat copy, as a temporary; inside of a tape."""
-        flat: Duplicated = operation("copy")(self).reshape(-1)
+        flat: Duplicated = operation("copy")(self.T if _order(order, self) == "F" else self).reshape(-1)
         return flat
 
     @property
     def T(self) -> Duplicated:
         """The pair of transposed views."""
         return self._view(lambda array: array.T)
+
+    @property
+    def mT(self) -> Duplicated:
+        """The pair of views of transposed matrices."""
+        return self._view(lambda array: array.swapaxes(-1, -2))
 
     def transpose(self, *axes: Any) -> Duplicated:
         """The pair of views with the axes in another order, reversed by default."""
@@ -246,18 +312,25 @@ class Duplicated(Operators, _Annotated):
         self.real[...] = value
 
     @property
-    def imag(self) -> Duplicated:
-        """The pair of the imaginary parts. TypeError for a real array."""
+    def imag(self) -> Any:
+        """The pair of the imaginary parts; of a real array zeros, plain and read-only, as in NumPy."""
         if self.dtype.kind != "c":
-            raise ArgumentTypeError("a real array has no imaginary parts that are memory")
+            return self.primal.imag
         return self._view(lambda array: array.imag)
 
     @imag.setter
     def imag(self, value: Any) -> None:
         self.imag[...] = value
 
-    def reshape(self, *shape: Any) -> Duplicated:
-        """The pair of reshaped views; ShadowError where the shape would need a copy."""
+    def reshape(self, *shape: Any, order: str = "C") -> Duplicated:
+        """The pair of reshaped views; where the shape needs a copy, inside of a tape of a recorded one, outside ShadowError."""
+        if _order(order, self) == "F":
+            wanted = shape[0] if len(shape) == 1 else shape
+            sizes = (wanted,) if np.ndim(wanted) == 0 else tuple(wanted)
+            return self.T.reshape(sizes[::-1]).T
+        if _recording() and not _is_view(self._primal, shape):
+            copied: Duplicated = operation("copy")(self)
+            return copied._view(lambda array: _reshaped(array, shape))
         return self._view(lambda array: _reshaped(array, shape))
 
     def _view(self, take: Callable[[Any], Any]) -> Duplicated:
@@ -362,7 +435,7 @@ class BatchDuplicated(_Annotated):
         return view
 
 
-class Active(Compared):
+class Active(Arithmetic, Compared):
     """A number, vector or struct passed by value whose gradient is wanted.
 
     `value`: a Python or NumPy number, a tuple of numbers for a vector, a NumPy scalar or array of shape () of a struct's dtype. `shadow`:
@@ -517,6 +590,29 @@ def _is_basic(part: Any) -> bool:
     except TypeError:
         return False
     return True
+
+
+def _is_view(array: NdArray, shape: tuple[Any, ...]) -> bool:
+    """Whether an array has that shape without a copy; errors of the shape are left to who reshapes."""
+    if array.flags.c_contiguous:
+        return True
+    try:
+        return not array.size or address(array.reshape(*shape)) == address(array)
+    except (TypeError, ValueError):
+        return True
+
+
+def _order(order: Any, x: Any) -> str:
+    """The order of elements, "C" or "F"; ArgumentValueError for none."""
+    if order not in ("C", "F", "A", "K"):
+        raise ArgumentValueError(f"`order` is 'C', 'F', 'A' or 'K', not {show(order)}")
+    alone = x.flags.f_contiguous and not x.flags.c_contiguous
+    return "F" if order == "F" or (order in "AK" and alone) else "C"
+
+
+def _of_numbers(dtype: Any) -> Any:
+    """The real numbers that a dtype consists of."""
+    return dtype if dtype.kind == "f" else np.dtype(f"f{dtype.itemsize // 2}")
 
 
 def _reshaped(array: NdArray, shape: tuple[Any, ...]) -> Any:

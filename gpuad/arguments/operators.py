@@ -6,6 +6,8 @@ no gradient.
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -47,11 +49,41 @@ def provide(operations: Mapping[str, Callable[..., Any]]) -> None:
 
 
 def operation(name: str) -> Callable[..., Any]:
+    """The operation of a name, `linalg.solve` among them. ArgumentTypeError where there is none, which names those that are near."""
+    found = offered(name)
+    if found is None:
+        close = difflib.get_close_matches(name, _operations, 3, 0.7)
+        near = f" (near it: {', '.join(close)})" if close else ""
+        raise ArgumentTypeError(
+            f"gpuad.ops has no operation {name!r}{near}; use `.primal` for the raw array, or a kernel or a rule of your own"
+        )
+    return found
+
+
+def offered(name: str) -> Callable[..., Any] | None:
+    """The operation of a name; None where there is none."""
     if name not in _operations:
         import_registered()
-    if name not in _operations:
-        raise ArgumentTypeError(f"gpuad.ops has no operation {name!r}; use `.primal` for the raw array, or a kernel or a rule of your own")
-    return _operations[name]
+    return _operations.get(name)
+
+
+def named(function: Any) -> str:
+    """By which name the operation goes that stands for a function of an array library: `exp`, `linalg.solve`."""
+    room = str(getattr(function, "__module__", None)).partition(".")[2].removeprefix("lib.").partition(".")[0]
+    name = str(function.__name__)
+    return f"{room}.{name}" if room in ("linalg", "fft", "random") else name
+
+
+def by_place(function: Any, own: Callable[..., Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords of the library's function by the names that the operation has for what stands at the same place."""
+    try:
+        theirs, ours = list(inspect.signature(function).parameters), list(inspect.signature(own).parameters)
+    except (TypeError, ValueError):
+        return dict(keywords)
+    if "keywords" in ours:
+        return dict(keywords)
+    named_so = {name: ours[k] for k, name in enumerate(theirs[: len(ours)]) if name not in ours and ours[k] not in theirs}
+    return {named_so.get(name, name): value for name, value in keywords.items()}
 
 
 def _operator(name: str) -> Any:
@@ -94,27 +126,23 @@ def _recorded(name: str) -> Any:
     return method
 
 
-class Operators:
-    """Arithmetic on pairs. In a tape each is recorded; outside of one they raise TapeError. Comparisons give plain arrays of bool."""
+class Arithmetic:
+    """Arithmetic on what carries a gradient. In a tape each is recorded; outside of one they raise TapeError. Comparisons give plain arrays
+    of bool."""
 
     __slots__ = ()
 
-    __add__, __radd__, __iadd__ = _operator("add"), _reflected("add"), _in_place("add")
-    __sub__, __rsub__, __isub__ = _operator("subtract"), _reflected("subtract"), _in_place("subtract")
-    __mul__, __rmul__, __imul__ = _operator("multiply"), _reflected("multiply"), _in_place("multiply")
-    __truediv__, __rtruediv__, __itruediv__ = _operator("divide"), _reflected("divide"), _in_place("divide")
-    __pow__, __rpow__, __ipow__ = _operator("power"), _reflected("power"), _in_place("power")
-    __mod__, __rmod__, __imod__ = _operator("remainder"), _reflected("remainder"), _in_place("remainder")
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _operator("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _operator("divide"), _reflected("divide")
+    __pow__, __rpow__ = _operator("power"), _reflected("power")
+    __mod__, __rmod__ = _operator("remainder"), _reflected("remainder")
     __matmul__, __rmatmul__ = _operator("matmul"), _reflected("matmul")
-    __imatmul__ = _replaced("matmul")
+    __floordiv__, __rfloordiv__ = _operator("floor_divide"), _reflected("floor_divide")
+    __divmod__, __rdivmod__ = _operator("divmod"), _reflected("divmod")
     __neg__, __pos__, __abs__ = _recorded("negative"), _recorded("positive"), _recorded("absolute")
     __lt__, __le__, __gt__, __ge__ = _comparison("lt"), _comparison("le"), _comparison("gt"), _comparison("ge")
-
-    fill, copy, astype, sum, mean = _recorded("fill"), _recorded("copy"), _recorded("astype"), _recorded("sum"), _recorded("mean")
-    take, put, cumsum = _recorded("take"), _recorded("put"), _recorded("cumsum")
-    max, min, prod, var, std = _recorded("max"), _recorded("min"), _recorded("prod"), _recorded("var"), _recorded("std")
-    dot, conj, conjugate, clip = _recorded("dot"), _recorded("conjugate"), _recorded("conjugate"), _recorded("clip")
-    swapaxes, squeeze = _recorded("swapaxes"), _recorded("squeeze")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
         """`np.exp(x)`, `numpy_array * x`: NumPy asks here before it computes."""
@@ -128,12 +156,47 @@ class Operators:
 
     def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
         """`np.where(mask, x, y)`, `np.sum(x)`."""
-        return operation(function.__name__)(*args, **keywords)
+        own = operation(named(function))
+        return own(*args, **by_place(function, own, keywords)) if keywords else own(*args)
+
+
+class Operators(Arithmetic):
+    """What arrays have besides: changes in place, and methods."""
+
+    __slots__ = ()
+
+    __iadd__, __isub__, __imul__ = _in_place("add"), _in_place("subtract"), _in_place("multiply")
+    __itruediv__, __ipow__, __imod__ = _in_place("divide"), _in_place("power"), _in_place("remainder")
+    __imatmul__, __ifloordiv__ = _replaced("matmul"), _replaced("floor_divide")
+
+    fill, copy, astype, sum, mean = _recorded("fill"), _recorded("copy"), _recorded("astype"), _recorded("sum"), _recorded("mean")
+    take, put, cumsum = _recorded("take"), _recorded("put"), _recorded("cumsum")
+    max, min, prod, var, std = _recorded("max"), _recorded("min"), _recorded("prod"), _recorded("var"), _recorded("std")
+    dot, conj, conjugate, clip = _recorded("dot"), _recorded("conjugate"), _recorded("conjugate"), _recorded("clip")
+    swapaxes, squeeze = _recorded("swapaxes"), _recorded("squeeze")
+
+
+_METHODS_OF_UFUNCS = {
+    ("add", "reduce"): "sum", ("multiply", "reduce"): "prod", ("maximum", "reduce"): "max", ("minimum", "reduce"): "min",
+    ("logical_and", "reduce"): "all", ("logical_or", "reduce"): "any",
+    ("add", "accumulate"): "cumsum", ("multiply", "accumulate"): "cumprod",
+}  # fmt: skip
 
 
 def _forwarded(name: str, method: str, inputs: Sequence[Any], out: Any, keywords: Mapping[str, Any]) -> Any:
-    if method == "at" and name == "add":
-        return operation("scatter_add")(*inputs)
+    if method == "at" and name in ("add", "subtract"):
+        x, key, values = inputs
+        return operation("scatter_add")(x, key, values if name == "add" else operation("negative")(values))
+    if method == "outer" and len(inputs) == 2:
+        first, second = inputs
+        over = (..., *[None] * int(getattr(second, "ndim", np.ndim(second))))
+        method, inputs = "__call__", (first[over] if hasattr(first, "ndim") else first, second)
+    if (name, method) in _METHODS_OF_UFUNCS:
+        (x,) = inputs[:1]
+        known = (
+            dict(zip(("axis", "dtype"), inputs[1:], strict=False)) | {"axis": 0} | dict(keywords) | ({} if out is None else {"out": out})
+        )
+        return operation(_METHODS_OF_UFUNCS[name, method])(x, **{k: v for k, v in known.items() if k != "dtype" or v is not None})
     if method != "__call__":
         raise ArgumentTypeError(f"{name}.{method} of a Duplicated is not recorded; gpuad.ops has sum, prod, max, cumsum and scatter_add")
     compare = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne"}.get(name)

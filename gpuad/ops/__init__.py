@@ -13,9 +13,12 @@ from typing import Any as _Any
 from ..arguments.operators import provide as _provide
 from ..errors import UnknownNameError as _UnknownNameError
 from ..public_calls import public_operation as _public
+from .composed import TABLE as _COMPOSED
 from .contraction import einsum
 from .extrema import max, min, norm, prod, std, var
+from .fourier import TABLE as _FOURIER
 from .fourier import fft, fft2, fftn, ifft, ifft2, ifftn, irfft, rfft
+from .functions import MORE as _MORE
 from .functions import (
     abs,
     absolute,
@@ -75,12 +78,18 @@ from .functions import (
     trunc,
     where,
 )
+from .functions import assign as _assign
 from .indexing import getitem as _getitem
 from .indexing import put, scatter_add, take
 from .indexing import setitem as _setitem
 from .joining import concatenate, roll, stack
 from .linear import dot, gemm, matmul, outer, solve_triangular
+from .linear_algebra import TABLE as _LINALG
+from .numbers import taking_numbers as _taking_numbers
+from .plain_results import TABLE as _PLAIN
+from .rearranging import TABLE as _REARRANGED
 from .reductions import cumsum, mean, sort, sum
+from .statistics import TABLE as _STATISTICS
 from .views import broadcast_to, expand_dims, flip, imag, moveaxis, ravel, real, reshape, squeeze, swapaxes, transpose
 
 amax, amin = max, min
@@ -96,11 +105,22 @@ __all__ = [
     "trunc", "var", "where",
 ]  # fmt: skip
 
-globals().update({name: _public(globals()[name]) for name in __all__})
-_provide({name: globals()[name] for name in __all__} | {"getitem": _getitem, "setitem": _setitem})
+_TABLES: dict[str, _Any] = {
+    **_PLAIN, **_REARRANGED, **_COMPOSED, **_STATISTICS, **_FOURIER, **_LINALG, **_MORE, "concat": concatenate,
+}  # fmt: skip
+globals().update({name: _taking_numbers(_public(globals()[name]), name) for name in __all__})
+_FFT = ("fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "rfft")  # rooms that NumPy's functions of these names are in
+_ROOMS = dict.fromkeys(_FFT, "fft.") | {"solve_triangular": "linalg."}
+_OFFERED = {_ROOMS.get(name, "") + name: globals()[name] for name in __all__ if name != "norm"} | {
+    name: _taking_numbers(_public(function), name) for name, function in _TABLES.items()
+}
+_provide(_OFFERED | {"getitem": _getitem, "setitem": _setitem, "assign": _public(_assign)})
 
 
 def __getattr__(name: str) -> _Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    raise _UnknownNameError(f"gpuad.ops has no operation {name!r}: use `.primal` for the raw array, or a kernel or a rule of your own")
+    found = _OFFERED.get(name) or _OFFERED.get(f"linalg.{name}") or _OFFERED.get(f"fft.{name}")
+    if found is None:
+        raise _UnknownNameError(f"gpuad.ops has no operation {name!r}: use `.primal` for the raw array, or a kernel or a rule of your own")
+    return found

@@ -97,8 +97,17 @@ def _complex(name: str, inputs: list[Any], values: list[Any], out: Any) -> Any:
     target = primal_of(out)
     _check_output(name, target, arrays, np.dtype(target.dtype) if name == "copyto" and not arrays and target.dtype.kind == "c" else compute)
     if target.size:
-        run_complex(name, [x if is_output(x, out) else are_disjoint(x, target) for x in inputs], out)
+        run_complex(name, [x if is_output(x, out) else are_disjoint(as_pair(x), target) for x in inputs], out)
     return out
+
+
+def as_pair(x: Any) -> Any:
+    """An Active number as a pair of shape (), by a recorded copy; anything else as it is. Inside of a tape."""
+    if not isinstance(x, Active):
+        return x
+    if np.iscomplexobj(x.value) and not np.iscomplexobj(x.shadow):
+        raise ShadowError("a complex Active number has a real shadow, which would drop half of its gradient")
+    return apply("copyto", x)
 
 
 def check_recorded(name: str, operands: Sequence[Any]) -> None:
@@ -127,6 +136,10 @@ def _check_type(name: str, x: Any) -> None:
 def _operand(x: Any, name: str) -> Any:
     if isinstance(x, Const) and not hasattr(x.primal, "shape"):
         return x.primal
+    if isinstance(x, Active) and not np.issubdtype(np.asarray(x.value).dtype, np.number):
+        raise ArgumentTypeError(f"{name} takes arrays and numbers; an Active struct goes to kernels")
+    if isinstance(x, Active) and np.ndim(x.value):
+        raise ArgumentTypeError(f"{name} takes arrays and numbers; an Active vector goes to kernels, its numbers come from Active.many")
     if isinstance(x, Duplicated | BatchDuplicated | Active | Const | bool | int | float | complex | np.generic):
         return x
     x = as_array(x)
@@ -141,9 +154,10 @@ def _value(x: Any) -> Any:
 
 
 def _result(name: str, inputs: Sequence[Any], arrays: Sequence[Any], dtype: np.dtype[Any]) -> Any:
-    if not arrays:
+    like = arrays[0] if arrays else next((x.shadow for x in inputs if isinstance(x, Active)), None)
+    if not is_array(like):
         raise ArgumentTypeError(f"{name} needs an array among its operands, or out=")
-    array = new_array(arrays[0], broadcast_shape(name, arrays), dtype, active=carried(inputs))
+    array = new_array(like, broadcast_shape(name, arrays), dtype, active=carried(inputs))
     pair = paired(array, inputs)
     return temporary(array) if pair is array and any(isinstance(x, Active) for x in inputs) else pair
 
@@ -249,8 +263,13 @@ def _pattern(step: int) -> str:
 
 def _gather(out: Any, inputs: Sequence[Any], compute: np.dtype[Any]) -> tuple[list[Any], list[Any], list[int]]:
     """The arrays, each once, the numbers, and for each input which of them it is."""
-    pointers, numbers, places = [out], [], []
+    pointers: list[Any] = [out]
+    numbers: list[Any] = []
+    places: list[int] = []
     for x in inputs:
+        if isinstance(x, Active) and any(x is n for n in numbers):
+            places.append(next(-1 - i for i, n in enumerate(numbers) if n is x))
+            continue
         if isinstance(x, Active | bool | int | float | np.generic):
             numbers.append(_converted(x, compute))
             places.append(-len(numbers))

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
-from ..public_calls import brief
-from ..runtime.array_types import NdArray
+from ..errors import ArgumentTypeError, ArgumentValueError
+from ..public_calls import brief, index
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
-from .elementwise import are_disjoint, check_out, check_recorded
+from .elementwise import apply, are_disjoint, check_out, check_recorded
 from .layout import array_of, axis_of, primal_of
+from .rearranging import pad
 from .reductions import result_for
+from .views import view
 
 _INVERSE = {"fftn": "ifftn", "ifftn": "fftn"}
 _SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -63,7 +64,8 @@ def _irfft(x: Any, y: Any, axis: int, norm: str) -> None:
 
 
 def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
-    """The transform along one axis, as `numpy.fft.fft`; of real arrays too. `n` is the length of the axis: cut or pad before. `out` is
+    """The transform along one axis, as `numpy.fft.fft`; of real arrays too. With `n` the axis is cut to this length,
+    or followed by zeros. `out` is
     complex and may be `x` itself."""
     return _transform("fft", "fftn", x, None if n is None else (n,), (axis,), norm, out)
 
@@ -100,8 +102,8 @@ def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
     if primal.dtype.kind == "c":
         raise ArgumentTypeError("rfft takes real arrays")
     axis = axis_of("rfft", axis, primal.ndim)
-    _check_lengths("rfft", primal, None if n is None else (n,), (axis,))
-    return _along(_rfft, "rfft", x, axis, norm, out, primal.shape[axis] // 2 + 1, _spectrum_type(primal.dtype))
+    x = _fitted("rfft", x, None if n is None else (n,), (axis,))
+    return _along(_rfft, "rfft", x, axis, norm, out, primal_of(x).shape[axis] // 2 + 1, _spectrum_type(primal.dtype))
 
 
 def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
@@ -110,8 +112,9 @@ def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
     primal = array_of("irfft", x)
     axis = axis_of("irfft", axis, primal.ndim)
     length = 2 * (primal.shape[axis] - 1) if n is None else int(n)
-    if length < 1 or length // 2 + 1 != primal.shape[axis]:
-        raise UnsupportedError(f"irfft: {primal.shape[axis]} frequencies are not those of {length} numbers; cut or pad them before")
+    if length < 1:
+        raise ArgumentValueError(f"irfft: {length} numbers are none")
+    x = _fitted("irfft", x, (length // 2 + 1,), (axis,))
     return _along(_irfft, "irfft", x, axis, norm, out, length, np.empty(0, _spectrum_type(primal.dtype)).real.dtype)
 
 
@@ -129,20 +132,72 @@ def _transform(name: str, function: str, x: Any, lengths: Any, axes: Sequence[in
     primal = array_of(name, x)
     named = range(primal.ndim) if axes is None else axes if isinstance(axes, Iterable) else (axes,)
     chosen = tuple(axis_of(name, a, primal.ndim) for a in named)
-    _check_lengths(name, primal, lengths, chosen)
-    dtype = _spectrum_type(primal.dtype)
+    x = _fitted(name, x, lengths, chosen)
+    shape, dtype = primal_of(x).shape, _spectrum_type(primal.dtype)
     if out is None:
-        out = result_for((x,), primal.shape, dtype)
-    check_out(name, out, primal.shape, dtype)
+        out = result_for((x,), shape, dtype)
+    check_out(name, out, shape, dtype)
     _fft(are_disjoint(x, primal_of(out)), out, function, chosen, _norm(norm))
     return out
 
 
-def _check_lengths(name: str, array: NdArray, lengths: Any, axes: Sequence[int]) -> None:
-    if lengths is not None and not isinstance(lengths, Iterable):
+def _fitted(name: str, x: Any, lengths: Any, axes: Sequence[int]) -> Any:
+    """The array with its axes cut to these lengths, or followed by zeros."""
+    if lengths is None:
+        return x
+    if not isinstance(lengths, Sequence | np.ndarray) or isinstance(lengths, str):
         raise ArgumentTypeError(f"{name}: s is a tuple of lengths, one for each axis, not {brief(lengths)}")
-    if lengths is not None and tuple(lengths) != tuple(array.shape[a] for a in axes):
-        raise UnsupportedError(f"{name} of other lengths than the array's, {brief(tuple(lengths))}; cut or pad it before")
+    for axis, length in zip(axes, lengths, strict=True):
+        n, wanted = int(primal_of(x).shape[axis]), index(length)
+        if wanted is None or wanted < 1:
+            raise ArgumentValueError(f"{name}: a length is a whole number above 0, not {brief(length)}")
+        key = (*[slice(None)] * axis, slice(0, wanted), ...)
+        if wanted < n:
+            x = view(x, lambda a, key=key: a[key])  # type: ignore[misc]
+        elif wanted > n:
+            x = pad(x, [(0, wanted - n if k == axis else 0) for k in range(primal_of(x).ndim)])
+    return x
+
+
+def _several(name: str, x: Any, s: Any, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """The axes of a transform along several, and their lengths."""
+    ndim = array_of(name, x).ndim
+    named = axes if axes is not None else range(ndim) if s is None else range(ndim - len(tuple(s)), ndim)
+    return tuple(axis_of(name, a, ndim) for a in named), None if s is None else tuple(s)
+
+
+def rfftn(x: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None, out: Any = None) -> Any:
+    """The transform of a real array along some axes, all by default, as `numpy.fft.rfftn`."""
+    along, lengths = _several("rfftn", x, s, axes)
+    half = rfft(x, None if lengths is None else lengths[-1], along[-1], norm)
+    return fftn(half, None if lengths is None else lengths[:-1], along[:-1], norm, out) if along[:-1] else half
+
+
+def irfftn(x: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None, out: Any = None) -> Any:
+    """The real array whose transform along some axes, all by default, is given, as `numpy.fft.irfftn`."""
+    along, lengths = _several("irfftn", x, s, axes)
+    full = ifftn(x, None if lengths is None else lengths[:-1], along[:-1], norm) if along[:-1] else x
+    return irfft(full, None if lengths is None else lengths[-1], along[-1], norm, out)
+
+
+def rfft2(x: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
+    """The transform of a real array along two axes, as `numpy.fft.rfft2`."""
+    return rfftn(x, s, axes, norm, out)
+
+
+def irfft2(x: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
+    """The real array whose transform along two axes is given, as `numpy.fft.irfft2`."""
+    return irfftn(x, s, axes, norm, out)
+
+
+def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
+    """The transform, which is real, of half of a Hermitian signal, as `numpy.fft.hfft`."""
+    return irfft(apply("conjugate", x) if primal_of(x).dtype.kind == "c" else x, n, axis, _SWAPPED[_norm(norm)], out)
+
+
+def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
+    """Half of the Hermitian signal whose transform is given, as `numpy.fft.ihfft`."""
+    return apply("conjugate", rfft(x, n, axis, _SWAPPED[_norm(norm)]), out=out)
 
 
 def _spectrum_type(dtype: Any) -> np.dtype[Any]:
@@ -154,3 +209,6 @@ def _norm(norm: str | None) -> str:
     if norm not in (None, *_SWAPPED):
         raise ArgumentValueError(f"norm is None, 'backward', 'ortho' or 'forward', not {brief(norm)}")
     return norm or "backward"
+
+
+TABLE = {f"fft.{f.__name__}": f for f in (rfftn, irfftn, rfft2, irfft2, hfft, ihfft)}

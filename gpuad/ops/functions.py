@@ -10,15 +10,19 @@ as NumPy does for shapes and types."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import BatchDuplicated, Duplicated
-from ..errors import ShadowError
+from ..arguments.annotations import Active, BatchDuplicated, Duplicated
+from ..arguments.arrays import namespace
+from ..errors import ArgumentTypeError
 from .elementwise import apply, are_disjoint, check_into
 from .layout import array_of, primal_of
 from .temporaries import carried, new_array, paired
+from .views import real, transpose
 
 
 def fill(x: Any, value: Any) -> None:
@@ -27,26 +31,54 @@ def fill(x: Any, value: Any) -> None:
     apply("copyto", value, out=x)
 
 
-def copyto(x: Any, source: Any) -> None:
-    """`x[...] = source`, broadcast to x's shape and converted to its dtype; ValueError where shapes do not fit."""
-    array_of("copyto", x)
-    apply("copyto", source, out=x)
+def copyto(x: Any, source: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    """`x[...] = source`, broadcast to x's shape and converted to its dtype; with `where` only these elements. ValueError where shapes do
+    not fit, TypeError where the rule `casting` forbids a conversion."""
+    target = array_of("copyto", x)
+    if isinstance(source, list | tuple) and not any(isinstance(part, Duplicated | Active) for part in source):
+        source = namespace(target).asarray(source)
+    if casting == "unsafe":
+        source = real_part(source, target.dtype)
+    elif casting != "same_kind" and hasattr(source, "dtype") and not np.can_cast(source.dtype, target.dtype, casting):
+        raise ArgumentTypeError(f"copyto: cannot cast from {source.dtype} to {target.dtype} by the rule {casting!r}")
+    apply("copyto", source if where is True else apply("where", where, source, x), out=x)
 
 
-def copy(x: Any) -> Any:
+def assign(x: Any, source: Any) -> None:
+    """`x[...] = source`, which converts whatever it is given, as NumPy's assignment does."""
+    copyto(x, source, "unsafe")
+
+
+def copy(x: Any, order: str = "C", subok: bool = False) -> Any:
     """A copy of an array, of its shape and dtype, as a temporary."""
-    return astype(x, array_of("copy", x).dtype)
+    return astype(x, array_of("copy", x).dtype, order)
 
 
-def astype(x: Any, dtype: Any) -> Any:
-    """A copy of an array in another dtype, as a temporary. ShadowError for a pair and a dtype without a gradient (integers, bool)."""
-    like = array_of("astype", x)
-    if isinstance(x, Duplicated | BatchDuplicated) and np.dtype(dtype).kind in "biu":
-        raise ShadowError(
-            f"gpuad.ops.astype: an array of {np.dtype(dtype)} carries no gradient; take x.primal.astype({np.dtype(dtype).name!r})"
-        )
+def astype(x: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True) -> Any:
+    """A copy of an array in another dtype, as a temporary; with `copy` False the array itself where it has that dtype and order. Of a pair
+    as integers or bools, whose derivative is 0, a plain array. Of complex numbers as real ones the real parts, with NumPy's warning."""
+    like, dtype = array_of("astype", x), np.dtype(dtype)
+    if not np.can_cast(like.dtype, dtype, casting):
+        raise ArgumentTypeError(f"astype: cannot cast from {like.dtype} to {dtype} by the rule {casting!r}")
+    upright = order == "F" or (order in "AK" and like.flags.f_contiguous and not like.flags.c_contiguous)
+    fits = order in "AK" or (like.flags.f_contiguous if upright else like.flags.c_contiguous)
+    if not copy and like.dtype == dtype and fits:
+        return x
+    if upright and like.ndim > 1:
+        return transpose(astype(transpose(x), dtype, "C"))
+    if isinstance(x, Duplicated | BatchDuplicated) and dtype.kind in "biu":
+        return like.astype(dtype)
+    x = real_part(x, dtype)
     array = new_array(like, like.shape, dtype, active=carried((x,)))
     return apply("copyto", x, out=paired(array, (x,)))
+
+
+def real_part(x: Any, dtype: Any) -> Any:
+    """What of `x` a conversion to a dtype keeps: of complex numbers in a real one the real parts, with NumPy's ComplexWarning."""
+    if getattr(primal_of(x), "dtype", dtype).kind != "c" or dtype.kind not in "fiu":
+        return x
+    warnings.warn("casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning, stacklevel=2)
+    return real(x)
 
 
 def add(x: Any, y: Any, out: Any = None) -> Any:
@@ -312,3 +344,39 @@ def copysign(x: Any, y: Any, out: Any = None) -> Any:
 
 conj = conjugate
 mod = remainder
+
+
+def _of_numbers(name: str, count: int, text: str) -> Callable[..., Any]:
+    def one(x: Any, out: Any = None) -> Any:
+        return apply(name, x, out=out)
+
+    def two(x: Any, y: Any, out: Any = None) -> Any:
+        return apply(name, x, y, out=out)
+
+    function = one if count == 1 else two
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
+MORE = {
+    name: _of_numbers(name, count, text)
+    for name, count, text in (
+        ("fabs", 1, "|x| of real numbers, in floats; its gradient at 0 is 0."),
+        ("float_power", 2, "x ** y in float64."),
+        ("deg2rad", 1, "Degrees as radians."),
+        ("rad2deg", 1, "Radians as degrees."),
+        ("heaviside", 2, "0 below 0, 1 above it, y at 0; the gradient with respect to x is 0."),
+        ("logaddexp", 2, "log(exp(x) + exp(y)), without overflow."),
+        ("logaddexp2", 2, "log2(2 ** x + 2 ** y), without overflow."),
+        ("sinc", 1, "sin(pi x) / (pi x), 1 at 0."),
+        ("i0", 1, "The modified Bessel function of the first kind, of order 0."),
+    )
+}
+MORE |= {"degrees": MORE["rad2deg"], "radians": MORE["deg2rad"], "fix": trunc, "permute_dims": transpose} | {
+    alias: MORE.get(name) or globals()[name]
+    for alias, name in {
+        "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2",
+        "atanh": "arctanh", "pow": "power",
+    }.items()
+}  # fmt: skip

@@ -37,7 +37,7 @@ def offsets(array: NdArray, key: Any) -> Any:
     return library.array(total, order="C")  # of shape () too
 
 
-def _elements(array: NdArray, where: Any) -> tuple[Any, Any]:
+def place_of_elements(array: NdArray, where: Any) -> tuple[Any, Any]:
     """The dense memory behind a view, and places in it."""
     flat, first = elements_of(array)
     return flat, where + first
@@ -45,26 +45,27 @@ def _elements(array: NdArray, where: Any) -> tuple[Any, Any]:
 
 def _take_reverse(dx: Any, dy: Any, where: Any) -> None:
     if dx is not None:
-        add_at(*_elements(dx, where), part_for(dx, dy))
+        add_at(*place_of_elements(dx, where), part_for(dx, dy))
 
 
 def _take_reverse_in_order(dx: Any, dy: Any, where: Any) -> None:
     if dx is not None:
         add = add_at if isinstance(dx, np.ndarray) else add_in_fixed_point
-        add(*_elements(dx, where), part_for(dx, dy))
+        add(*place_of_elements(dx, where), part_for(dx, dy))
 
 
 @rule(reads=("x",), overwrites=("y",), reverse=_take_reverse)
 def _take(x: Any, y: Any, where: Any) -> None:
-    memory, places = _elements(x, where)
+    memory, places = place_of_elements(x, where)
     y[...] = memory[places]
 
 
 _take.deterministic = _take_reverse_in_order
+take_elements = _take
 
 
 def _put_reverse(dv: Any, dx: Any, where: Any) -> None:
-    memory, places = _elements(dx, where)
+    memory, places = place_of_elements(dx, where)
     if dv is not None:
         dv += memory[places]
     memory[places] = 0
@@ -72,19 +73,19 @@ def _put_reverse(dv: Any, dx: Any, where: Any) -> None:
 
 @rule(reads=("v",), sets=("x",), reverse=_put_reverse)
 def _put(x: Any, v: Any, where: Any) -> None:
-    memory, places = _elements(x, where)
+    memory, places = place_of_elements(x, where)
     memory[places] = v
 
 
 def _add_reverse(dv: Any, dx: Any, where: Any) -> None:
     if dv is not None:
-        memory, places = _elements(dx, where)
+        memory, places = place_of_elements(dx, where)
         dv += memory[places]
 
 
 @rule(reads=("v",), adds=("x",), reverse=_add_reverse)
 def _add(x: Any, v: Any, where: Any) -> None:
-    add_at(*_elements(x, where), v)
+    add_at(*place_of_elements(x, where), v)
 
 
 def add_at(memory: Any, places: Any, values: Any) -> None:

@@ -168,6 +168,13 @@ def _rounding(name: str, ufunc: np.ufunc) -> Elementwise:
 # fmod has the sign of the dividend, NumPy's remainder that of the divisor
 _REMAINDER = "(fmod{f}({0}, {1}) != 0 && (fmod{f}({0}, {1}) < 0) != ({1} < 0)) ? fmod{f}({0}, {1}) + {1} : fmod{f}({0}, {1})"
 
+# log(exp x + exp y): the greater one comes out of the sum, so that nothing overflows; where both are equal each has half of the gradient
+_LOGADDEXP = "{0} > {1} ? {0} + log1p{f}(exp{f}({1} - {0})) : {1} == {0} && isinf({0}) ? {0} : {1} + log1p{f}(exp{f}({0} - {1}))"
+_LOGADDEXP2 = (
+    "{0} > {1} ? {0} + log1p{f}(exp2{f}({1} - {0})) * ({t})1.4426950408889634 : {1} == {0} && isinf({0}) ? {0} : "
+    "{1} + log1p{f}(exp2{f}({0} - {1})) * ({t})1.4426950408889634"
+)
+
 TABLE: dict[str, Elementwise] = {
     e.name: e
     for e in (
@@ -219,6 +226,15 @@ TABLE: dict[str, Elementwise] = {
         Elementwise("remainder", _REMAINDER, np.remainder, floating=True),
         Elementwise("copysign", "copysign{f}({0}, {1})", np.copysign),
         Elementwise("conjugate", "{0}", np.positive),
+        _rounding("fabs", np.fabs),
+        Elementwise("float_power", "pow({0}, {1})", np.float_power),
+        Elementwise("deg2rad", "{0} * ({t})0.017453292519943295", np.deg2rad),
+        Elementwise("rad2deg", "{0} * ({t})57.29577951308232", np.rad2deg),
+        Elementwise("heaviside", "{0} != {0} ? {0} : {0} < 0 ? ({t})0 : {0} > 0 ? ({t})1 : {1}", np.heaviside),
+        Elementwise("logaddexp", _LOGADDEXP, np.logaddexp),
+        Elementwise("logaddexp2", _LOGADDEXP2, np.logaddexp2),
+        Elementwise("sinc", "{0} == 0 ? ({t})1 : sin{f}(({t})3.141592653589793 * {0}) / (({t})3.141592653589793 * {0})", np.sin),
+        Elementwise("i0", "cyl_bessel_i0{f}({0})", np.sin),
     )
 }
 

@@ -2,10 +2,10 @@
 
 In: an array, annotated or not, and axes or a shape as NumPy takes them. Out: a view annotated the same way, primal and shadows viewed
 alike, so that a gradient added to the view's shadow is added to the array's. A plain array may come back as a copy where NumPy copies
-(`reshape`, `ravel`); a pair never does.
+(`reshape`, `ravel`); a pair does inside of a tape, where that is recorded.
 
-Raises ShadowError for a pair of which the new shape would need a copy, TypeError for the imaginary part of a real array or for what is no
-array, AxisError and ValueError as NumPy does."""
+Raises ShadowError for a pair of which the new shape would need a copy outside of a tape, TypeError for what is no array, AxisError and
+ValueError as NumPy does."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ import numpy as np
 
 from ..arguments.annotations import Const, Duplicated
 from ..arguments.arrays import resolve
-from ..errors import ArgumentTypeError
 from ..runtime.array_types import NdArray
 from .adjoints import library_of
-from .layout import array_of, axes_of, axis_of
+from .layout import array_of, axes_of, axis_of, primal_of
 
 
 def view(x: Any, take: Callable[[Any], Any]) -> Any:
@@ -85,16 +84,16 @@ def _repeated(array: NdArray, shape: tuple[int, ...]) -> Any:
     return np.ndarray(shape, array.dtype, whole, memory.offset * array.dtype.itemsize, strides)
 
 
-def reshape(x: Any, shape: Any) -> Any:
-    """The view with another shape; ShadowError for a pair whose strides would need a copy."""
+def reshape(x: Any, shape: Any, order: str = "C") -> Any:
+    """The view with another shape; of a pair whose strides need a copy a recorded one, outside of a tape ShadowError."""
     array_of("reshape", x)
-    return x.reshape(shape) if isinstance(x, Duplicated) else view(x, lambda a: a.reshape(shape))
+    return x.reshape(shape, order=order) if isinstance(x, Duplicated) else view(x, lambda a: a.reshape(shape, order=order))
 
 
-def ravel(x: Any) -> Any:
-    """The flat view; ShadowError for a pair whose strides would need a copy."""
+def ravel(x: Any, order: str = "C") -> Any:
+    """The flat view; of a pair whose strides need a copy a recorded one, outside of a tape ShadowError."""
     array_of("ravel", x)
-    return x.ravel() if isinstance(x, Duplicated) else view(x, lambda a: a.ravel())
+    return x.ravel(order) if isinstance(x, Duplicated) else view(x, lambda a: a.ravel(order))
 
 
 def real(x: Any) -> Any:
@@ -103,7 +102,5 @@ def real(x: Any) -> Any:
 
 
 def imag(x: Any) -> Any:
-    """The imaginary parts of a complex array, as a view. TypeError for a real one."""
-    if array_of("imag", x).dtype.kind != "c":
-        raise ArgumentTypeError("a real array has no imaginary parts that are memory")
-    return view(x, lambda a: a.imag)
+    """The imaginary parts of a complex array, as a view; of a real one zeros, plain and read-only, as `numpy.imag`."""
+    return view(x, lambda a: a.imag) if array_of("imag", x).dtype.kind == "c" else primal_of(x).imag

@@ -398,9 +398,9 @@ def test_a_filled_array_takes_its_shadow(executor: None) -> None:
 def test_foreign_ufunc_methods_are_refused() -> None:
     x = Duplicated(positive(3))
     with Tape(), pytest.raises(TypeError, match="not recorded"):
-        np.add.reduce(x)
+        np.hypot.reduce(x)
     with Tape(), pytest.raises(TypeError, match="no operation"):
-        np.logaddexp(x, x)
+        np.nextafter(x, x)
     with pytest.raises(TypeError):
         np.asarray(x)
 

@@ -345,10 +345,9 @@ def test_transforms_in_place() -> None:
     check(program, lambda x: np.fft.ifft((np.fft.fft(x) * np.arange(4.0))[::-1]), numbers(3, 4, dtype=complex))
     with Tape():
         x = Duplicated(numbers(4))
-        with pytest.raises(UnsupportedError, match="cut or pad"):
-            ops.fft(x, 8)
-        with pytest.raises(UnsupportedError, match="cut or pad"):
-            np.fft.rfft(x, 3)
+        for length in (0, 2.5):
+            with pytest.raises(ValueError, match="length"):
+                ops.fft(x, length)
         with pytest.raises(ValueError, match="norm"):
             ops.fft(x, norm="else")
         with pytest.raises(TypeError, match="cannot cast"):
@@ -462,10 +461,7 @@ def test_complex_singles_keep_their_type() -> None:
         assert (z * x).dtype == (z * 2.0).dtype == (x * 1j).dtype == ops.fft(x).dtype == np.complex64
         assert abs(z).dtype == z.real.dtype == np.float32
         assert (z + np.ones(3)).dtype == np.complex128
-        with pytest.raises(UnsupportedError, match="Active"):
-            z * Active(2.0, np.zeros(()))
-        with pytest.raises(TypeError, match="imaginary"):
-            _ = x.imag
+        assert (z * Active(2.0, np.zeros(()))).dtype == np.complex128  # a NumPy array of shape () is strong
         for call in (ops.maximum, ops.arctan2):
             with pytest.raises(UnsupportedError, match="complex"):
                 call(z, z)

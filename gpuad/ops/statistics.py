@@ -1,0 +1,272 @@
+"""Averages, quantiles, sums by place, interpolation, and choices by values: of recorded operations.
+
+In: what NumPy's function of that name takes, with pairs among the arrays. Out: a new array, a pair if an operand carries a gradient. The
+order of elements, the bins and the places between which is interpolated are decided by the values, and carry no gradient themselves.
+
+Raises TapeError for a pair outside of a tape, UnsupportedError for what is not differentiated, ShadowError where all gradient would be
+dropped, ValueError for shapes that do not fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..arguments.annotations import Duplicated
+from ..arguments.arrays import namespace
+from ..errors import ArgumentTypeError, ArgumentValueError, ShadowError, UnsupportedError
+from ..public_calls import brief
+from .composed import as_operand, at_least, conjugated, diagonal, part
+from .elementwise import apply
+from .extrema import max, min
+from .functions import copyto
+from .indexing import scatter_add, take
+from .layout import axis_of, primal_of
+from .linear import matmul
+from .plain_results import bare, library_behind
+from .reductions import mean, reduced_axes, result_for, sort, sum
+from .views import broadcast_to, reshape, transpose
+
+
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+    """The weighted mean, as `numpy.average`."""
+    a = as_operand("average", a)
+    if weights is None:
+        count = math.prod(primal_of(a).shape[k] for k in reduced_axes("average", axis, primal_of(a).ndim))
+        found, total = mean(a, axis, keepdims=keepdims), float(count)
+    else:
+        weights = as_operand("average", weights)
+        if primal_of(weights).shape != primal_of(a).shape:
+            if primal_of(weights).ndim != 1 or axis is None or np.ndim(axis):
+                raise ArgumentTypeError("average: weights have the shape of the array, or are one-dimensional, and axis one axis")
+            along = axis_of("average", axis, primal_of(a).ndim)
+            weights = reshape(weights, tuple(-1 if k == along else 1 for k in range(primal_of(a).ndim)))
+            weights = broadcast_to(weights, primal_of(a).shape)
+        total = sum(weights, axis, keepdims=keepdims)
+        found = apply("divide", sum(apply("multiply", a, weights), axis, keepdims=keepdims), total)
+    return (found, total) if returned else found
+
+
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    """The greatest element less the least, as `numpy.ptp`."""
+    return apply("subtract", max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims), out=out)
+
+
+def without_nan(name: str, reduce: Callable[..., Any], value: float) -> Callable[..., Any]:
+    """`nansum` and its kind: a NaN counts as `value`, and gets no gradient."""
+
+    def function(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        a = as_operand(name, a)
+        known = apply("where", library_behind([a]).isnan(bare(a)), value, a)
+        return reduce(known, axis=axis, keepdims=keepdims)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"As `numpy.{name}`; what is no number gets no gradient."
+    return function
+
+
+def nanmean(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The mean of what is not NaN, as `numpy.nanmean`."""
+    a = as_operand("nanmean", a)
+    count = (~library_behind([a]).isnan(bare(a))).sum(axis=axis, keepdims=keepdims)
+    return apply("divide", without_nan("nansum", sum, 0.0)(a, axis, keepdims), count)
+
+
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Any:
+    """Quantiles by linear interpolation between the two nearest elements, as `numpy.quantile`; `q` has no gradient."""
+    if method != "linear":
+        raise UnsupportedError(f"quantile: method {brief(method)} is not recorded; there is 'linear'")
+    a = as_operand("quantile", a)
+    ndim, at = primal_of(a).ndim, np.asarray(bare(q), float)
+    if not bool(((at >= 0) & (at <= 1)).all()):
+        raise ArgumentValueError("quantile: q lies between 0 and 1")
+    along = reduced_axes("quantile", axis, ndim)
+    kept = [k for k in range(ndim) if k not in along]
+    rows = reshape(transpose(a, (*along, *kept)), (-1, *(primal_of(a).shape[k] for k in kept)))
+    ordered, n = sort(rows, axis=0), primal_of(rows).shape[0]
+    place = at * (n - 1)
+    low = np.floor(place).astype(np.int64)
+    library = library_behind([a])
+    shape = (*at.shape, *[1] * len(kept))
+    fraction = library.asarray((place - low).reshape(shape).astype(primal_of(a).dtype if primal_of(a).dtype.kind == "f" else float))
+    below, above = (take(ordered, library.asarray(k), axis=0) for k in (low, np.minimum(low + 1, n - 1)))
+    found = apply("add", below, apply("multiply", apply("subtract", above, below), fraction))
+    if keepdims:
+        found = reshape(found, (*at.shape, *(1 if k in along else m for k, m in enumerate(primal_of(a).shape))))
+    return found if out is None else apply("copyto", found, out=out)
+
+
+def percentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> Any:
+    """Percentiles, as `quantile` of q / 100."""
+    return quantile(a, np.asarray(bare(q), float) / 100, axis, out, overwrite_input, method, keepdims)
+
+
+def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """The median, of an even number of elements the mean of the two in the middle, as `numpy.median`."""
+    return quantile(a, 0.5, axis, out, keepdims=keepdims)
+
+
+def cov(m: Any, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Any:
+    """The covariance matrix of variables, a row each, as `numpy.cov`."""
+    m = at_least(2)(as_operand("cov", m))
+    m = m if rowvar or primal_of(m).shape[0] == 1 else transpose(m)
+    off = apply("subtract", m, mean(m, axis=1, keepdims=True))
+    count = primal_of(m).shape[1] - ((0 if bias else 1) if ddof is None else ddof)
+    found = apply("divide", matmul(off, transpose(conjugated(off))), float(count))
+    return reshape(found, ()) if primal_of(found).size == 1 else found
+
+
+# --- sums by place, interpolation --------------------------------------------------------------------------------------------------------
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    """How often each number comes, or the sum of its weights, as `numpy.bincount`."""
+    places, library = bare(x), library_behind([x, weights])
+    if not isinstance(weights, Duplicated):
+        return library.bincount(places, bare(weights), minlength)
+    places = library.asarray(places)
+    if places.ndim != 1 or primal_of(weights).shape != places.shape or (places.size and int(places.min()) < 0):
+        raise ArgumentValueError("bincount: x is a vector of whole numbers, 0 or more, and weights have its length")
+    size = sorted((int(minlength), int(places.max()) + 1 if places.size else 0))[-1]
+    out = result_for((weights,), (size,), np.float64)
+    apply("copyto", 0.0, out=out)
+    scatter_add(out, places, weights)
+    return out
+
+
+def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> tuple[Any, Any]:
+    """The sums of weights in bins and their edges, as `numpy.histogram`. ShadowError for an active `a`, whose counts have no gradient."""
+    if isinstance(a, Duplicated) or isinstance(bins, Duplicated):
+        raise ShadowError(
+            "histogram of a pair: in which bin a number falls has no gradient, so all gradients would be 0. Weight the bins smoothly, or "
+            "pass `.primal` for the counts alone"
+        )
+    library = library_behind([a, weights])
+    values = library.asarray(a).reshape(-1)
+    edges = library.histogram(values, bins, range)[1]
+    if weights is None:
+        return library.histogram(values, bins, range, density=density)[0], edges
+    weights = reshape(as_operand("histogram", weights), -1)
+    place = library.searchsorted(edges, values, side="right") - 1
+    place = library.where(values == edges[-1], edges.size - 2, place)
+    inside = library.nonzero((place >= 0) & (place < edges.size - 1))[0]
+    sums = bincount(place[inside], take(weights, inside), edges.size - 1)
+    if density:
+        sums = apply("divide", apply("divide", sums, edges[1:] - edges[:-1]), sum(sums))
+    return sums, edges
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """Piecewise linear interpolation, as `numpy.interp`; each of `x`, `xp` and `fp` may carry a gradient."""
+    if period is not None or any(isinstance(v, Duplicated) for v in (left, right)):
+        raise UnsupportedError("interp: period, and a gradient of left or right, are not recorded")
+    x, xp, fp = (as_operand("interp", v) for v in (x, xp, fp))
+    library, places = library_behind([x, xp, fp]), bare(xp)
+    at = library.clip(library.searchsorted(places, bare(x), side="right"), 1, places.size - 1)
+    low, high = at - 1, at
+    x0, f0 = take(xp, low), take(fp, low)
+    slope = apply("divide", apply("subtract", take(fp, high), f0), apply("subtract", take(xp, high), x0))
+    found = apply("add", f0, apply("multiply", slope, apply("subtract", x, x0)))
+    ends = ((left, 0, bare(x) < places[0]), (right, places.size - 1, bare(x) > places[-1]))
+    for value, end, beyond in ends:
+        if bool(beyond.any()):
+            found = apply("where", beyond, part(fp, 0, end) if value is None else value, found)
+    return found
+
+
+# --- choices -----------------------------------------------------------------------------------------------------------------------------
+
+
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """The first choice whose condition holds, as `numpy.select`."""
+    if len(condlist) != len(choicelist):
+        raise ArgumentValueError("select: as many conditions as choices")
+    found = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        found = apply("where", bare(condition), as_operand("select", choice), found)
+    return found
+
+
+def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    """Numbers in the place of NaN and infinities, which get no gradient, as `numpy.nan_to_num`."""
+    x = as_operand("nan_to_num", x)
+    library, values, limits = library_behind([x]), bare(x), np.finfo(primal_of(x).dtype)
+    found = apply("where", library.isnan(values), nan, x)
+    found = apply("where", values == math.inf, float(limits.max) if posinf is None else posinf, found)
+    found = apply("where", values == -math.inf, float(limits.min) if neginf is None else neginf, found)
+    if not copy:
+        copyto(x, found)
+    return found if copy else x
+
+
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -> None:
+    """`arr[..., indices, ...] = values` along an axis, as `numpy.put_along_axis`."""
+    target = reshape(arr, -1) if axis is None else arr
+    along = axis_of("put_along_axis", -1 if axis is None else axis, primal_of(target).ndim)
+    indices = namespace(primal_of(arr)).asarray(bare(indices))
+    key = tuple(
+        indices if k == along else namespace(primal_of(arr)).arange(n).reshape([-1 if i == k else 1 for i in range(indices.ndim)])
+        for k, n in enumerate(primal_of(target).shape)
+    )
+    target[key] = values
+
+
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    """Sets the main diagonal of a matrix, as `numpy.fill_diagonal`."""
+    if primal_of(a).ndim != 2 or wrap:
+        raise UnsupportedError("fill_diagonal: of matrices, without wrap")
+    diagonal(a)[...] = val
+
+
+def putmask(a: Any, mask: Any, values: Any) -> None:
+    """Sets elements where a mask holds, by `values` that broadcast, as `numpy.putmask` where they have its shape."""
+    copyto(a, values, where=bare(mask))
+
+
+def around(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Rounded to some decimals, as `numpy.round`; its gradient is 0."""
+    if decimals == 0:
+        return apply("rint", a, out=out)
+    factor = 10.0**decimals
+    return apply("divide", apply("rint", apply("multiply", a, factor)), factor, out=out)
+
+
+def divmod_(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """The quotient, plain, and the remainder, as `numpy.divmod`."""
+    return library_behind([x1, x2]).floorapply("divide", bare(x1), bare(x2)), apply("remainder", x1, x2)
+
+
+def modf(x: Any) -> tuple[Any, Any]:
+    """The fraction and the whole number towards 0, as `numpy.modf`."""
+    whole = apply("trunc", x)
+    return apply("subtract", x, whole), whole
+
+
+TABLE: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (
+        around, average, bincount, cov, fill_diagonal, histogram, interp, median, modf, nan_to_num, nanmean, percentile, ptp,
+        put_along_axis, putmask, quantile, select,
+    )
+} | {
+    "round": around, "divmod": divmod_, "nansum": without_nan("nansum", sum, 0.0), "nanmax": without_nan("nanmax", max, -math.inf),
+    "nanmin": without_nan("nanmin", min, math.inf),
+}  # fmt: skip
