@@ -3,35 +3,29 @@
 Looked for in this order: the command in the environment variable CXX, g++, clang++, c++, and the `ziglang` wheel (`python -m ziglang c++`).
 Whoever sets CXX means that one: if it does not run, that is an error, and no reason to look further or to do without.
 
-Generated C++ as shared libraries: compiled once, kept in a cache on disk by the hash of everything that they depend on, loaded.
-
-The cache lies in a folder that only its owner can write. A file appears under its name complete or not at all (written beside, then
-renamed), so that several processes may share the folder. Each carries a checksum: a damaged one counts as absent. What cannot be used
-though it is intact is removed.
+Generated C++ as shared libraries: compiled once, kept in the cache on disk (`disk_cache`) by the hash of everything that they depend on,
+loaded. What cannot be used though it is intact is removed.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
-import hashlib
 import importlib.util
 import os
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ..codegen.cpu.helpers import HEADERS
 from ..errors import CompileError
+from .disk_cache import cached, discard, key_of, named_folder
 
 # -fwrapv: integers wrap. -ffp-contract=off: a product and a sum round twice, as the IR says. No errno, no traps: else nothing vectorises.
 # C++14, since g++ takes half as long to read <cmath> as it does of C++17, and for a small kernel that is a third of all.
@@ -216,92 +210,6 @@ def _processor() -> str:
     return "\n".join(dict.fromkeys(line for line in lines if line.startswith(wanted)))
 
 
-VARIABLE = "GPUAD_CACHE_DIR"
-_MARK = ".sha256"
-
-
-def cache_folder() -> Path:
-    """The folder of compiled code, made if need be: GPUAD_CACHE_DIR, else `gpuad` in the user's cache folder. CompileError if it cannot be
-    used, or belongs to or can be written by someone else."""
-    folder = _folder()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_private(folder)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise _unkept(folder, error) from None
-    return folder
-
-
-def _unkept(folder: Path, error: OSError) -> CompileError:
-    return CompileError(f"compiled code cannot be kept in {folder} ({error}): set {VARIABLE} to a folder that you can write")
-
-
-def _folder() -> Path:
-    named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", str(Path.home()))) / "gpuad"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "gpuad"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpuad"
-
-
-def _check_private(folder: Path) -> None:
-    """Code that someone else could put there would run as us."""
-    if not hasattr(os, "getuid"):
-        return
-    status = folder.stat()
-    if status.st_uid != os.getuid():
-        raise CompileError(f"{folder} belongs to another user: set {VARIABLE} to a folder of your own")
-    if stat.S_IMODE(status.st_mode) & 0o022:
-        raise CompileError(f"{folder} can be written by other users: `chmod 700` it, or set {VARIABLE} to a folder of your own")
-
-
-def key_of(*parts: str) -> str:
-    """A name for code that depends on these texts."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = part.encode()
-        digest.update(len(data).to_bytes(8, "little") + data)
-    return digest.hexdigest()[:40]
-
-
-def cached(key: str, suffix: str, build: Callable[[Path], None]) -> Path:
-    """The file `key + suffix` of the cache; made by `build`, which writes the path that it is given, if it is absent or damaged.
-    CompileError if it cannot be written, or as `build` raises it."""
-    folder = cache_folder()
-    path, mark = folder / (key + suffix), folder / (key + _MARK)
-    if _intact(path, mark):
-        return path
-    try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix="building-") as scratch:
-            made = Path(scratch) / (key + suffix)
-            build(made)
-            checksum = Path(scratch) / "checksum"
-            checksum.write_text(hashlib.sha256(made.read_bytes()).hexdigest())
-            os.replace(made, path)
-            os.replace(checksum, mark)
-    except OSError as error:
-        raise _unkept(folder, error) from None
-    return path
-
-
-def discard(path: Path) -> None:
-    """Takes a file out of the cache, so that it is built again when it is asked for."""
-    for one in (path.with_suffix(_MARK), path):  # without its mark it counts as absent
-        with contextlib.suppress(OSError):
-            one.unlink()
-
-
-def _intact(path: Path, mark: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return hashlib.sha256(path.read_bytes()).hexdigest() == mark.read_text(errors="replace")
-    return False
-
-
 _SUFFIX = ".dll" if os.name == "nt" else ".so"
 
 
@@ -340,7 +248,7 @@ def _headers(compiler: Compiler) -> Path | None:
     where it has no such form, and for the first texts if the cache has none yet."""
     if not compiler.is_gnu:
         return None
-    found = _folder(), compiler, compiler.flags
+    found = named_folder(), compiler, compiler.flags
     if found not in _precompiled:
         key = key_of("headers", HEADERS, " ".join((*compiler.command, *compiler.flags)), compiler.version)
         _asked[found[:2]] += 1

@@ -36,7 +36,7 @@ from ..ir.records import numbers
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
-from . import doctor, init_ci, profile_command, program_listing, stages
+from . import cache_command, doctor, init_ci, profile_command, program_listing, stages
 from .cases import Case, read
 from .demo import gray_scott, long, strips, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -45,6 +45,7 @@ from .ledger import command
 _PLACED = re.compile(r".+?: error: ")  # a message that says where itself
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.add_typer(cache_command.app, name="cache")
 
 SourcePath = Annotated[Path, typer.Argument(metavar="FILE.cu", help="CUDA source")]
 KernelName = Annotated[str | None, typer.Option("--kernel", "-k", help="kernel name or name expression; not needed if there is one")]

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from ..errors import CompileError
-from ..runtime.compiler import cache_folder, find_compiler
+from ..runtime.compiler import find_compiler
+from ..runtime.disk_cache import cache_folder
 
 _CUPY = ("cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x")
 _NVRTC = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12")

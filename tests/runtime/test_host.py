@@ -47,6 +47,7 @@ from gpuad.ir.types import BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64,
 from gpuad.ir.verify import verify
 from gpuad.pipeline.passes import primal_of
 from gpuad.runtime import compiler as cache
+from gpuad.runtime import disk_cache
 from gpuad.runtime.base import Dim3, Memory
 from gpuad.runtime.compiler import Compiler
 from gpuad.runtime.host import Host, default_workers
@@ -64,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("cache")
     path.chmod(0o700)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(cache.VARIABLE, str(path))
+        patch.setenv(disk_cache.VARIABLE, str(path))
         yield path
 
 
@@ -598,7 +599,7 @@ def test_a_compiler_that_fails_oddly(what: str, monkeypatch: pytest.MonkeyPatch,
     script = tmp_path / "cxx"
     script.write_text(f"#!/bin/sh\n[ \"$1\" = --version ] && printf '\\377fake' && exit 0\n{does}\n")
     script.chmod(0o755)
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(disk_cache.VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", str(script))
     for _ in range(2):
         with pytest.raises(CompileError, match=said):
@@ -637,7 +638,7 @@ def run_elsewhere(name: str, folder: Path) -> None:
     """The same in a process of its own, with a cache of its own."""
     folders = [str(folder) for folder in Path(__file__).parents[:3]]
     program = f"import sys; sys.path[:0] = {folders}; import test_host; test_host.run_saxpy({name!r})"
-    subprocess.run([sys.executable, "-c", program], env=os.environ | {cache.VARIABLE: str(folder)}, check=True)
+    subprocess.run([sys.executable, "-c", program], env=os.environ | {disk_cache.VARIABLE: str(folder)}, check=True)
 
 
 def test_junk_that_an_earlier_process_has_kept_is_built_anew(tmp_path: Path) -> None:
@@ -652,7 +653,7 @@ def test_junk_that_an_earlier_process_has_kept_is_built_anew(tmp_path: Path) -> 
 
 def test_compiled_code_is_found_again_and_damage_is_repaired(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     thread_pool()  # is in the old cache
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "new" / "cache"))
+    monkeypatch.setenv(disk_cache.VARIABLE, str(tmp_path / "new" / "cache"))
     run_saxpy("kept")
     (library,) = (tmp_path / "new" / "cache").glob("*.so")
     assert (tmp_path / "new" / "cache").stat().st_mode & 0o777 == 0o700
@@ -669,7 +670,7 @@ def test_compiled_code_is_found_again_and_damage_is_repaired(monkeypatch: pytest
 
 def test_a_cache_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "file"))
+    monkeypatch.setenv(disk_cache.VARIABLE, str(tmp_path / "file"))
     with pytest.raises(CompileError, match="set GPUAD_CACHE_DIR"):
         run_saxpy("unwritable")
 
@@ -679,7 +680,7 @@ def test_a_cache_that_others_can_write_is_refused(monkeypatch: pytest.MonkeyPatc
     open_folder = tmp_path / "open"
     open_folder.mkdir()
     open_folder.chmod(0o777)
-    monkeypatch.setenv(cache.VARIABLE, str(open_folder))
+    monkeypatch.setenv(disk_cache.VARIABLE, str(open_folder))
     with pytest.raises(CompileError, match="written by other users"):
         run_saxpy("shared")
 
@@ -687,7 +688,7 @@ def test_a_cache_that_others_can_write_is_refused(monkeypatch: pytest.MonkeyPatc
 def test_several_processes_fill_one_cache(tmp_path: Path) -> None:
     folders = [str(folder) for folder in Path(__file__).parents[:3]]
     program = f"import sys; sys.path[:0] = {folders}; import test_host; test_host.run_saxpy('raced')"
-    environment = os.environ | {cache.VARIABLE: str(tmp_path / "cache")}
+    environment = os.environ | {disk_cache.VARIABLE: str(tmp_path / "cache")}
     running = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(3)]
     assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
     assert len(list((tmp_path / "cache").glob("*.so"))) == 2  # the kernel's library and the crew's
