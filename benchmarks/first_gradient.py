@@ -3,13 +3,18 @@
 A wave with a source and a receiver, a recurrence that writes a row a step, and Adam with its step count. Each has it as an argument,
 and views or a float in its place, which is what it may cost at most twice. Each way runs in a process of its own, in turns, after a
 program of two steps that compiles the kernels; seconds are of the processor, and the lower of several.
+
+With `--processes`: what a new process takes for a program that an earlier one has recorded, the making of its kernels included, beside what
+that one took for the first time and for the second (with new arrays and a new tape). The cache on disk is empty before.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +25,11 @@ import typer
 
 import gpuad
 from gpuad import Duplicated
+from gpuad.runtime import disk_cache
+from gpuad.tools.demo import gray_scott
+from gpuad.tools.demo import wave as plate
+
+from . import tape as launches
 
 N = 1000
 RUNS = 3
@@ -93,6 +103,74 @@ def adam(*, views: bool) -> Program:
 
 PROGRAMS = {"wave": wave, "rows": rows, "adam": adam}
 
+STAGGERED = """
+#define CELL int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y, \\
+    z = blockIdx.z * blockDim.z + threadIdx.z, i = (z * n + y) * n + x
+extern "C" __global__ void update_v(float* vx, float* vy, float* vz, const float* p, const float* light, float dt, int n) {
+    CELL;
+    if (x >= n - 1 || y >= n - 1 || z >= n - 1) return;
+    vx[i] -= dt * light[i] * (p[i + 1] - p[i]);
+    vy[i] -= dt * light[i] * (p[i + n] - p[i]);
+    vz[i] -= dt * light[i] * (p[i + n * n] - p[i]);
+}
+extern "C" __global__ void update_p(float* p, const float* vx, const float* vy, const float* vz, const float* c, const float* wavelet,
+                                    float* trace, float dt, int it, int n) {
+    CELL;
+    if (x < 1 || y < 1 || z < 1 || x >= n || y >= n || z >= n) return;
+    float div = vx[i] - vx[i - 1] + vy[i] - vy[i - n] + vz[i] - vz[i - n * n];
+    float q = p[i] - dt * c[i] * c[i] * div;
+    if (x == n / 2 && y == n / 2 && z == n / 2) q += wavelet[it];
+    p[i] = q;
+    if (x == 3 && y == n / 2 && z == n / 2) trace[it] = q;
+}
+"""
+
+
+def staggered(steps: int = 120, n: int = 16) -> None:
+    """A wave on a staggered grid in three dimensions, of six arrays."""
+    update_v, update_p = (gpuad.kernel(STAGGERED, name)[(1, n // 4, n // 4), (n, 4, 4)] for name in ("update_v", "update_p"))
+    p, vx, vy, vz = (Duplicated(np.zeros(n**3, np.float32)) for _ in range(4))
+    light, c = (Duplicated(np.ones(n**3, np.float32)) for _ in range(2))
+    wavelet, trace = Duplicated(np.sin(0.3 * np.arange(steps)).astype(np.float32)), Duplicated(np.zeros(steps, np.float32))
+    with gpuad.Tape() as tape:
+        for it in range(steps):
+            update_v(vx, vy, vz, p, light, 0.1, n)
+            update_p(p, vx, vy, vz, c, wavelet, trace, 0.1, it, n)
+    tape.reverse({trace: np.ones(steps, np.float32)})
+
+
+def demo_wave() -> None:
+    """One gradient of `gpuad demo --program wave`."""
+    setting = plate.Setting()
+    plate.Simulation(setting, np).gradient(plate.true_map(setting), np.float32(0))
+
+
+def demo_gray_scott() -> None:
+    """One gradient of `gpuad demo`."""
+    setting = gray_scott.Setting()
+    gray_scott.Simulation(setting, np).gradient(gray_scott.true_seeds(setting), (np.float32(0), np.float32(0)))
+
+
+def launched(name: str, length: int = 1000) -> Callable[[], None]:
+    """A program of `benchmarks.tape`."""
+
+    def run() -> None:
+        step, seeds = launches.PROGRAMS[name]()
+        with gpuad.Tape() as tape:
+            for t in range(length):
+                step(t)
+        tape.reverse(seeds)
+
+    return run
+
+
+KNOWN: dict[str, Callable[[], None]] = {
+    "demo wave": demo_wave,
+    "demo gray-scott": demo_gray_scott,
+    "staggered": staggered,
+    **{f"tape {name}": launched(name) for name in launches.PROGRAMS},
+}
+
 
 def seconds(name: str, steps: int, *, views: bool) -> tuple[float, float]:
     """Of the processor, for the first gradient with so many steps and for the second, in this process."""
@@ -117,9 +195,46 @@ def in_a_process(name: str, steps: int, way: str) -> tuple[float, float]:
     return first, second
 
 
-def main(steps: Annotated[list[int] | None, typer.Argument()] = None, only: str = "") -> None:
+def twice(name: str) -> tuple[float, float]:
+    """Seconds of the processor for a program's first gradient and its second, in this process."""
+    _ = gpuad.Tape, gpuad.autodiff  # imported before
+    found = []
+    for _ in range(2):
+        start = time.process_time()
+        KNOWN[name]()
+        found.append(time.process_time() - start)
+    return found[0], found[1]
+
+
+def processes() -> None:
+    """Prints a row for each program: with an empty cache, and by a process that begins with what an earlier one has left."""
+    print(f"{'program':16} {'first, s':>9} {'second, s':>9} {'new process, s':>14} {'ratio':>6}")
+    for name in KNOWN:
+        with tempfile.TemporaryDirectory() as cache:
+            environment = {**os.environ, disk_cache.VARIABLE: cache}
+            ask = [sys.executable, "-m", "benchmarks.first_gradient", "--known", name]
+            runs = []
+            for _ in range(1 + RUNS):
+                done = subprocess.run(ask, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1], env=environment)
+                runs.append(json.loads(done.stdout.splitlines()[-1]))
+        (first, second), new = runs[0], min(run[0] for run in runs[1:])
+        print(f"{name:16} {first:9.3f} {second:9.3f} {new:14.3f} {new / second:6.2f}")
+
+
+def main(
+    steps: Annotated[list[int] | None, typer.Argument()] = None,
+    only: str = "",
+    known: str = "",
+    processes_: Annotated[bool, typer.Option("--processes")] = False,
+) -> None:
     """Prints a row for each program and length."""
     lengths = steps or [120, 1000]
+    if known:
+        print(json.dumps(twice(known)))
+        return
+    if processes_:
+        processes()
+        return
     if only:
         name, way = only.split(":")
         print(json.dumps(seconds(name, lengths[0], views=way == "views")))

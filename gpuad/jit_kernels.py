@@ -15,6 +15,7 @@ import numpy as np
 
 from .api import BoundLaunch, CallKey, Family, Kernel, Past, Planned, offer, on_stream
 from .api.explain import AdjointText
+from .api.kept_kernels import Kept, of_function
 from .arguments import split_options
 from .arguments.annotations import Active, Duplicated
 from .arguments.arrays import as_array, is_array
@@ -23,7 +24,6 @@ from .frontend.python_jit import ArrayType, Builtin, Lowered, NumberType, Signat
 from .frontend.python_jit.fence import HALF_ARGUMENT, NUMPY_MODE
 from .frontend.python_jit.names import BUILTINS
 from .frontend.python_jit.signature import scalar_of_number
-from .ir.surface import Function
 from .ir.types import F16, F32, F64, Complex
 from .memo import specialized
 from .ops.layout import element_strides, hull_size, origin, primal_of, reached
@@ -43,8 +43,8 @@ class Concrete(Kernel):
         self._lowered = lowered
         super().__init__(lowered.file, lowered.function.name)
 
-    def _read(self, name: str) -> Function:
-        return self._lowered.function
+    def _recalled(self, name: str) -> Kept:
+        return of_function(self._kind, self._lowered.function)
 
     @property
     def numbers(self) -> tuple[str, ...]:

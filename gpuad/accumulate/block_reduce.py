@@ -18,6 +18,7 @@ from ..ir import folding as b
 from ..ir.nodes import Accumulate, Assign, Block, Buffer, Constant, Expr, For, How, If, Let, Stmt, Var, While, variables, walk
 from ..ir.rewrite import Names, blocks, defined, edit, spelled, used_vars, walk_stmts
 from ..ir.types import F32, F64
+from ..memo import Same
 from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.simplify import simplify
 from .gather import is_movable, only
@@ -25,9 +26,9 @@ from .gather import is_movable, only
 
 @dataclass(frozen=True, eq=False)
 class BlockSums:
-    """Additions by id, and for each nest of loops what they need, with the loops left out."""
+    """Additions, and for each nest of loops what they need, with the loops left out."""
 
-    moved: frozenset[int]
+    moved: frozenset[Same]
     nests: tuple[tuple[tuple[For, ...], Block], ...]
 
     @property
@@ -60,7 +61,9 @@ def block_sums(body: Block, shadows: Collection[Buffer], params: Collection[Var 
             found.append((loops, block, kept))
     if not found:
         return None
-    return BlockSums(frozenset(where for *_, kept in found for where in kept), tuple((loops, block) for loops, block, _ in found))
+    taken = {where for *_, kept in found for where in kept}
+    moved = frozenset(Same(stmt) for stmt in walk_stmts(body) if id(stmt) in taken)
+    return BlockSums(moved, tuple((loops, block) for loops, block, _ in found))
 
 
 def block_sums_kernel(sums: BlockSums, names: Names, first_own: int) -> Block:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ..analysis.activity import Activity
 from ..analysis.decisions import deciding_depths
@@ -96,6 +96,19 @@ class Recording:
     stacks: dict[ScopeKey, Owned]
     premises: tuple[Polynomial, ...] = ()  # taken to be non-zero
     distances: bool = False  # distances are among them
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "stacks": {(place, n): owned for place, n, owned in self._places()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        stmts = list(walk_stmts(state["primal"].body))
+        stacks = {(id(stmts[place]), n): owned for (place, n), owned in state["stacks"].items()}
+        self.__dict__.update(state, stacks=stacks)
+
+    def _places(self) -> Iterator[tuple[int, int, Owned]]:
+        """The stacks by the number of their control statement, which is another object elsewhere."""
+        places = {id(s): k for k, s in enumerate(walk_stmts(self.primal.body))}
+        return ((places[stmt], n, owned) for (stmt, n), owned in self.stacks.items())
 
 
 def record(

@@ -23,7 +23,6 @@ from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, 
 from ..arguments.conversions import is_null
 from ..arguments.recorder import current as recording
 from ..errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError
-from ..frontend.cuda import parse
 from ..ir.aliases import NONE, Aliases, nulls
 from ..ir.nodes import Accumulate, Atomic, Store
 from ..ir.nodes import Kernel as IrKernel
@@ -31,7 +30,7 @@ from ..ir.records import is_record, numbers, split_parameter, tangent_parameter
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration, Function, Global, uses_dynamic
 from ..ir.types import Pointer, Scalar, value_type
-from ..memo import Memo, specialized
+from ..memo import specialized
 from ..pipeline import Call, executor_of
 from ..pipeline.derived_kernels import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
@@ -43,6 +42,7 @@ from ..source import SourceFile
 from .argument_flattening import FlatArguments, Flattening, ModuleMemory, library_of, on_stream
 from .call_replay import CallKey, Launch, Past, call_key, note, plain, replay_call
 from .explain import AdjointText, adjoint_text
+from .kept_kernels import Kept, of_function, of_text
 from .moved_arguments import moved_arguments, moving_values
 from .specialization_key import Ready, ready, rounding, specialization_key
 
@@ -126,22 +126,29 @@ class Kernel(TextKernel):
     _strided = False  # it is told the strides of its arrays
 
     def __init__(
-        self, file: SourceFile, name: str, options: Sequence[str] = (), raw: Any = None, module: ModuleMemory | None = None
+        self,
+        file: SourceFile,
+        name: str,
+        options: Sequence[str] = (),
+        raw: Any = None,
+        module: ModuleMemory | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.file = file
         self.options = tuple(options)
         self.raw = raw
         self.module = module or ModuleMemory(raw)
         self.shadows: dict[str, Any] = {}  # of variables of the module
-        self.function: Function = self._read(name)
+        self._kept = kept or self._recalled(name)
+        self.function: Function = self._kept.function
         self.name = self.function.name
         self.room = partial(room, self.name, self.function.span)
-        self.specializations: dict[Hashable, Any] = {}
+        self.specializations = self._kept.specializations
         self._suited: dict[tuple[int | None, frozenset[str]], Kernel] = {}
         self._ready: dict[Hashable, Ready] = {}
         self._first_numbers: dict[int, int] | None = None  # those that move arrays, in the first call
         self._again: Past = {}
-        self.facts = Memo()
+        self.facts = self._kept.facts
         with self.room():
             asked = nulls(self.function).asked
             self._optional = tuple((i, d.name) for i, d in enumerate(self.parameters) if d in asked)
@@ -149,8 +156,14 @@ class Kernel(TextKernel):
             self._dynamic = uses_dynamic(self.function)
         self._varies = self._dynamic or bool(self._optional)
 
-    def _read(self, name: str) -> Function:
-        return parse(self.file, options=self.options).kernel(name)
+    def _recalled(self, name: str) -> Kept:
+        """What is known of it."""
+        return of_text(self._kind, self.file, name, self.options)
+
+    @property
+    def _kind(self) -> str:
+        """What facts depend on beside the text."""
+        return f"{type(self).__qualname__} {sorted(self._inside)} {self._strided}"
 
     def __repr__(self) -> str:
         return f"<gpuad kernel {self.name} of {self.file.name}>"
@@ -320,7 +333,8 @@ class Kernel(TextKernel):
         if key not in self._suited:
             own = copy.copy(self)
             own.function = replace(self.function, dynamic=key[0], absent=key[1])
-            own.specializations, own._suited, own.facts, own._ready, own._again = {}, {}, Memo(), {}, {}
+            own.specializations, own.facts = self._kept.part(key)
+            own._suited, own._ready, own._again = {}, {}, {}
             own._first_numbers = None
             self._suited.setdefault(key, own)
         return self._suited[key]
@@ -512,8 +526,8 @@ class OfFunction(Kernel):
         self._function = function
         super().__init__(*where)
 
-    def _read(self, name: str) -> Function:
-        return self._function
+    def _recalled(self, name: str) -> Kept:
+        return of_function(self._kind, self._function)
 
 
 @dataclass(frozen=True)

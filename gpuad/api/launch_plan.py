@@ -23,6 +23,7 @@ from ..pipeline.stage import is_plain
 from ..runtime.base import Dim3, Memory
 from .call_replay import CallKey, Fresh, Launch, note
 from .dropped_gradients import check_flow, kept_seeds
+from .kept_kernels import save_in_time
 from .kernels import Kernel, Planned, pattern_of
 from .specialization_key import Ready, specialization_key
 
@@ -57,7 +58,9 @@ class LaunchPlan:
 
 def launch_plan_of(chosen: Kernel, call: Call) -> LaunchPlan:
     """Finds the kernels, refuses what cannot be differentiated, and compiles; nothing of this if the call is like an earlier one."""
-    return once(call, "launch_plan", lambda: _found(chosen, call))
+    found = once(call, "launch_plan", lambda: _found(chosen, call))
+    save_in_time()
+    return found
 
 
 def once(call: Call, what: Hashable, find: Callable[[], T]) -> T:

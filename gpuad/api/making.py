@@ -23,6 +23,7 @@ from .argument_flattening import ModuleMemory
 from .bounds_checked import BoundsCheckedKernel
 from .expanded_kernels import ExpandedKernel
 from .grid_kernels import GridKernel
+from .kept_kernels import of_text
 from .kernels import BoundLaunch, Family, Kernel, OfFunction, TextKernel
 
 _families: list[Callable[[Any], Family | None]] = []
@@ -115,12 +116,13 @@ def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, 
         if _KEEPS_SUBNORMALS.fullmatch(option.strip()):
             message = f"option {option.strip()!r} has no effect: CuPy appends -ftz=true, so float32 subnormals are 0 on a GPU"
             warnings.warn(message, stacklevel=4)
-    function = parse(file, options=tuple(options)).kernel(name)
+    kept = of_text("", file, name, options)
+    function = kept.function
     if any(is_expanded(d.type) for d in function.parameters):
         return ExpandedKernel(file, function, options, raw, module)
     if has_grid_barrier(function):
         return GridKernel(file, function, options, raw, module)
-    return OfFunction(function, file, name, options, raw, module)
+    return OfFunction(function, file, name, options, raw, module, kept)
 
 
 def _chosen(name: str | None, where: str) -> str:

@@ -17,6 +17,7 @@ from ..ir.nodes import Alloc, Barrier, Block, Buffer, Kernel, Load, Shuffle, Tel
 from ..ir.rewrite import holds, walk_stmts
 from ..ir.types import Space
 from ..ir.verify import verify
+from ..memo import Same
 from ..pipeline.calls import Call
 from ..pipeline.derived_kernels import Adjoint
 from ..pipeline.modes import plain_allowed
@@ -80,7 +81,7 @@ def _fused(primal: Kernel, call: Call, stage: Stage) -> Fused | None:
 def keeping(adjoint: Adjoint, primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: Call) -> Kernel | None:
     """A launch that also does what the `extraction` would do after it: it reads memory that the launch leaves alone, and writes memory of
     its own, to `saved`. None where that is not so, or better done apart."""
-    made = "keeping", id(primal), id(extraction), call.bound.library
+    made = "keeping", Same(primal), Same(extraction), call.bound.library
     found: Kernel | None = adjoint.facts.get(made, lambda: (_keeping(primal, extraction, saved, call), primal, extraction))[0]
     if found is None:
         return None

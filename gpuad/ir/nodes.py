@@ -12,7 +12,7 @@ and remainder by zero, shifts beyond the width and float-to-int conversions out 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -353,7 +353,7 @@ class Kernel:
     """A kernel: scalar (`Var`) and pointer (`Buffer`) parameters in the order of the call, and its body. `in_rows`: what an executor runs
     in its place that has memory of its own for stacks (`ad.stack_layout`); `rows` are the parameters of such a kernel for which it
     takes no argument: memory that is as long as what is stored to it. `unordered`: variables that are only added to, in which order is not
-    promised."""
+    promised. `made`: what executors have made of it, texts and other forms."""
 
     name: str
     params: tuple[Var | Buffer, ...]
@@ -364,6 +364,7 @@ class Kernel:
     in_rows: Kernel | None = field(default=None, compare=False, repr=False)
     rows: frozenset[Buffer] = field(default=frozenset(), compare=False)
     unordered: frozenset[Var] = field(default=frozenset(), compare=False, repr=False)
+    made: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

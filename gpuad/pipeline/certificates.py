@@ -18,6 +18,7 @@ from ..affine.fixed_point_certificate import summed_otherwise
 from ..affine.relations import is_installed
 from ..ir.nodes import Block, Buffer, Kernel, Stmt, Store, Var
 from ..ir.rewrite import walk_stmts
+from ..memo import Same
 from ..runtime.base import Dim3
 from .calls import Call
 from .derived_kernels import Adjoint, Inspected
@@ -85,7 +86,7 @@ def certified(
     known of the shadows that are not `gathered`; `zero`: those that are 0 where a kernel stores to them, in which elements."""
     alone = Variant(chosen.plain - gathered, chosen.assigned, chosen.left, chosen.aliased, chosen.in_blocks)
     kernel = adjoint.variant(alone)
-    key = "certificate", call.key, alone, tuple((id(s.kernel), s.grid, frozenset(s.numbers.items())) for s in stages), _key(zero)
+    key = "certificate", call.key, alone, tuple((Same(s.kernel), s.grid, frozenset(s.numbers.items())) for s in stages), _key(zero)
     is_plain = [s.kernel for s in stages] == [kernel] and alone == Variant(in_blocks=alone.in_blocks)  # it is the plain adjoint
     reasons: Reasons = {} if is_plain else adjoint.facts.get(key, lambda: _reasons(adjoint, call, alone, kernel, stages, zero or {}))
     if reasons:

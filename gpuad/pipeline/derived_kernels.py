@@ -31,7 +31,7 @@ from ..ir.nodes import Atomic, Block, Buffer, Expr, For, Kernel, Load, Var
 from ..ir.rewrite import Names, edit, holds, used_vars, walk_stmts
 from ..ir.types import Space
 from ..ir.verify import made
-from ..memo import Memo, specialized
+from ..memo import Memo, Same, specialized
 from ..optimize.dead_code import eliminate_dead_code, waits
 from ..optimize.scalar_replacement import unroll_local_arrays
 from ..optimize.simplify import unwrap_single_iterations
@@ -48,6 +48,9 @@ class Inspected:
     log_loops: dict[Buffer, tuple[For, ...]] = field(default_factory=dict)  # the loops that a log has an element for each iteration of
     facts: Memo = field(default_factory=Memo, init=False)
     specializations: dict[Hashable, Any] = field(default_factory=dict, init=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "mixed"}  # ids of statements, found again
 
     @cached_property
     def mixed(self) -> dict[int, int]:
@@ -95,6 +98,15 @@ class Adjoint(Inspected):
     log_numbers: tuple[int, ...]  # which of all that could be written down the `logs` are
     name: str
     _partials: dict[Gather, Materialisation] = field(default_factory=dict, init=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        places = {id(s): k for k, s in enumerate(walk_stmts(self.recording.primal.body))}
+        logged = {places[key]: log for key, log in self.logged.items() if key in places}
+        return {**super().__getstate__(), "logged": logged}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        stmts = list(walk_stmts(state["recording"].primal.body)) if state["logged"] else []
+        self.__dict__.update(state, logged={id(stmts[k]): log for k, log in state["logged"].items()})
 
     def kernel(self, plain: frozenset[Buffer] = frozenset(), header: str = "") -> Kernel:
         """The reverse kernel in which the shadows `plain` are accumulated plainly and all others atomically."""
@@ -262,11 +274,11 @@ class Adjoint(Inspected):
 
     @specialized
     def rest(
-        self, gathered: frozenset[Buffer], chosen: Variant, moved: frozenset[int] = frozenset(), numbers: Materialisation | None = None
+        self, gathered: frozenset[Buffer], chosen: Variant, moved: frozenset[Same] = frozenset(), numbers: Materialisation | None = None
     ) -> tuple[Kernel, tuple[Parameter, ...]] | None:
         """The reverse kernel without what is gathered, and without the additions that are `moved`, and its parameters; None if nothing is
         left. `numbers`: what threads have kept."""
-        kept = edit(self.reading(numbers), lambda s: () if id(s) in moved else None)
+        kept = edit(self.reading(numbers), lambda s: () if Same(s) in moved else None)
         body = rest(kept, gathered | chosen.aliased, chosen.plain, chosen.left, self.first_own)
         body = self._reduced(eliminate_dead_code(self._decided(body, chosen)), chosen)
         return self._besides(self.name, body, numbers) if body else None

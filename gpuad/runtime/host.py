@@ -28,6 +28,7 @@ from ..errors import LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, How, Kernel, Var
 from ..ir.rewrite import walk_stmts
+from ..memo import Same, found
 from ..optimize.dead_code import waits
 from .allocation import asked
 from .array_types import NdArray
@@ -64,7 +65,6 @@ class Host(InOrder):
         self.workers = workers
         self.lock = threading.Lock()
         self.by_id: dict[int, tuple[weakref.ref[Kernel], _Program]] = {}
-        self.serials: dict[tuple[int, Dim3], tuple[weakref.ref[Kernel], Kernel]] = {}
 
     def launch(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Runs the kernel and returns when it is done; `args` follow `kernel.params`, pointers as `Memory` of NumPy arrays. `shared_mem`
@@ -89,13 +89,7 @@ class Host(InOrder):
 
     def serial(self, kernel: Kernel, block: Dim3) -> Kernel:
         """The kernel as one whose threads are blocks, for blocks of these extents."""
-        held = self.serials.get((id(kernel), block))
-        if held is not None and held[0]() is kernel:
-            return held[1]
-        made = serialise_blocks(kernel, block)
-        with self.lock:
-            self.serials = {k: v for k, v in self.serials.items() if v[0]() is not None}
-            self.serials[id(kernel), block] = (weakref.ref(kernel), made)
+        made: Kernel = found(kernel, ("serial", block), lambda: serialise_blocks(kernel, block))
         return made
 
     def prepare(self, kernels: Iterable[Kernel], threads: int = 1) -> None:
@@ -111,7 +105,7 @@ class Host(InOrder):
                 group[program.symbol] = program
         for defines, group in groups.items():
             programs = list(group.values())
-            entries = load(host_source([p.kernel for p in programs]), list(group), defines) if programs else []
+            entries = load(text_of([p.kernel for p in programs]), list(group), defines) if programs else []
             for program, entry in zip(programs, entries, strict=True):
                 program.entries[_USUAL] = entry
 
@@ -277,7 +271,7 @@ class _Program:
         """The compiled kernel for such arguments."""
         if variant not in self.entries:
             apart, wide = variant
-            (self.entries[variant],) = load(host_source([self.kernel], wide, apart), [self.symbol], self.defines(apart))
+            (self.entries[variant],) = load(text_of([self.kernel], wide, apart), [self.symbol], self.defines(apart))
         return self.entries[variant]
 
     def defines(self, apart: bool) -> tuple[str, ...]:
@@ -296,6 +290,13 @@ def check_block(name: str, block: Dim3) -> None:
         raise LaunchError(f"{name}: block {block} has to be three positive numbers")
     if block[0] * block[1] * block[2] > 1024 or block[2] > 64:
         raise LaunchError(f"{name}: block {block} has more than 1024 threads")
+
+
+def text_of(kernels: Sequence[Kernel], wide: bool = True, no_alias: bool = True) -> str:
+    """The C++ text of kernels, made once."""
+    first, *more = kernels
+    text: str = found(first, ("host", wide, no_alias, *map(Same, more)), lambda: host_source(kernels, wide, no_alias))
+    return text
 
 
 def load(source: str, symbols: Sequence[str], defines: tuple[str, ...]) -> list[Entry]:

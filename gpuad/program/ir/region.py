@@ -48,6 +48,9 @@ class Region:
         with _interning:  # another thread may have made it in the meantime
             return _interned.setdefault(key, made)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return of_bytes, (self.spans.tobytes(),)
+
     def __bool__(self) -> bool:
         return self.nbytes > 0
 
@@ -86,6 +89,11 @@ class Region:
             self._memo.clear()
         self._memo[op, id(other)] = (other, result)  # keeping `other` alive keeps its id its own
         return result
+
+
+def of_bytes(spans: bytes) -> Region:
+    """The region whose spans are these numbers."""
+    return _interned.get(spans) or Region(np.frombuffer(spans, np.int64).reshape(-1, 2))
 
 
 @lru_cache(1 << 12)

@@ -19,6 +19,7 @@ from ...analysis.inverses import inverse
 from ...api import Kernel as UserKernel
 from ...ir.nodes import Accumulate, Atomic, How, Kernel
 from ...ir.rewrite import walk_stmts
+from ...memo import Same
 from ...optimize.dead_code import without_output
 from ...pipeline import Call
 from ...program.ir.region import Region
@@ -140,7 +141,7 @@ def undo_of(kernel: UserKernel, primal: Kernel, call: Call, given: Sequence[Any]
     """What makes the launch that takes one back to the bit, where there is a certificate for one. `given`: what it is launched with."""
     if call.overlaps or call.absent:
         return None
-    undone = kernel.facts.get(("undone", id(primal), call.key), lambda: (primal, _certified(primal, call)))[1]
+    undone = kernel.facts.get(("undone", Same(primal), call.key), lambda: (primal, _certified(primal, call)))[1]
     if undone is None:
         return None
 
@@ -161,7 +162,7 @@ def _certified(primal: Kernel, call: Call) -> Kernel | None:
 
 def _silent(known: KnownLaunch, call: Call, first: Action) -> Action:
     """The launch without what the user has heard already."""
-    silent = known.operation.kernel.facts.get(("said once", id(known.primal)), lambda: (known.primal, said_once(known.primal)))[1]
+    silent = known.operation.kernel.facts.get(("said once", Same(known.primal)), lambda: (known.primal, said_once(known.primal)))[1]
     if silent is known.primal:
         return first
     call.prepare([silent])

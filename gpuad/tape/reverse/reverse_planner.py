@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...api.kept_kernels import save_in_time
 from ...arguments.arrays import address
 from ...pipeline import executor_of
 from ..memory.temporaries import inner
@@ -92,6 +93,7 @@ class ReversePlanner:
         if tape.within is not None:
             tape.within.check_planned()
         plan.unused = unreached(tape.operations, tape.shadows, seeds or (), tape.made.arrays, tape.touched)
+        save_in_time()
         return plan
 
     @property
