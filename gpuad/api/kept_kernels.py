@@ -39,6 +39,7 @@ from ..errors import GpuadError
 from ..frontend.cuda import parse
 from ..ir.surface import Function
 from ..memo import Memo, news
+from ..progress import doing
 from ..recursion_limit import room
 from ..runtime import disk_cache
 from ..source import SourceFile
@@ -89,7 +90,8 @@ def of_text(kind: str, file: SourceFile, name: str, options: Sequence[str]) -> K
     found = _read(key)
     if found is not None:
         return found
-    function = parse(file, options=given).kernel(name)
+    with doing(f"reading `{name}` of {file.name}"):
+        function = parse(file, options=given).kernel(name)
     return _noted(Kept(key, function)) if own else of_function(kind, function)
 
 

@@ -35,6 +35,7 @@ from ..pipeline import Call, executor_of
 from ..pipeline.derived_kernels import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
 from ..pipeline.pattern import Pattern
+from ..progress import doing
 from ..public_calls import how_called, not_bound, public, taking, text
 from ..recursion_limit import room
 from ..runtime.array_types import Extents, NdArray
@@ -388,7 +389,8 @@ class Kernel(TextKernel):
     @specialized
     def reverse(self, pattern: Pattern) -> Adjoint:
         """The adjoint for a pattern of activity and overlap."""
-        return reverse_of(self.function, pattern)
+        with doing(f"deriving the adjoint of `{self.name}`"):
+            return reverse_of(self.function, pattern)
 
     def reverse_for(self, pattern: Pattern, call: Call) -> Adjoint:
         """The adjoint whose premises hold in this launch. Raises LaunchError if it would surely leave a shadow."""
@@ -402,12 +404,14 @@ class Kernel(TextKernel):
     @specialized
     def tangent(self, pattern: Pattern, recorded: tuple[int, ...] = ()) -> Tangent:
         """The forward-mode kernel for a pattern. `recorded`: what it writes down for an adjoint."""
-        return tangent_of(self.function, pattern, recorded)
+        with doing(f"deriving the tangent of `{self.name}`"):
+            return tangent_of(self.function, pattern, recorded)
 
     @specialized
     def second(self, pattern: Pattern) -> Adjoint:
         """The adjoint with tangents, for a pattern."""
-        return second_of(self.function, replace(pattern, optimistic=False, distances=False))
+        with doing(f"deriving the second derivative of `{self.name}`"):
+            return second_of(self.function, replace(pattern, optimistic=False, distances=False))
 
     def activities(self, positional: Sequence[Any], by_name: Mapping[str, Any]) -> tuple[str, ...]:
         """The kind of each parameter, from annotations, the module's variables included."""

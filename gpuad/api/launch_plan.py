@@ -20,6 +20,7 @@ from ..pipeline import Call, executor_of
 from ..pipeline.derived_kernels import Adjoint, Tangent
 from ..pipeline.pattern import Parameter
 from ..pipeline.stage import is_plain
+from ..progress import doing
 from ..runtime.base import Dim3, Memory
 from .call_replay import CallKey, Fresh, Launch, note
 from .dropped_gradients import check_flow, kept_seeds
@@ -58,7 +59,8 @@ class LaunchPlan:
 
 def launch_plan_of(chosen: Kernel, call: Call) -> LaunchPlan:
     """Finds the kernels, refuses what cannot be differentiated, and compiles; nothing of this if the call is like an earlier one."""
-    found = once(call, "launch_plan", lambda: _found(chosen, call))
+    with doing(f"differentiating a launch of `{chosen.name}` ({chosen.function.span})"):
+        found = once(call, "launch_plan", lambda: _found(chosen, call))
     save_in_time()
     return found
 

@@ -10,10 +10,10 @@ deterministic pass is not certified, LaunchError where a stack overflowed, Gpuad
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from ..errors import GpuadError, LaunchError, UnsupportedError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Accumulate, Buffer, Kernel, Load, Store
 from ..ir.rewrite import walk_stmts, written_in
+from ..progress import doing
 from ..runtime.base import Argument, Memory
 from .adjoint_memory import State, argument_of, copied, live, shadow_of
 from .calls import Call
@@ -45,6 +46,7 @@ from .reproducible_sums import run_fixed
 from .stage import Stage
 
 _MOST_KEPT = (1 << 31) - 1  # threads that keep numbers for others: their index is an int
+T = TypeVar("T")
 _SHARE, _SMALL = 2, 1 << 16  # they keep so many times as many numbers as there are elements in the shadows, or that many
 
 _NO_SHADOWS: frozenset[Buffer] = frozenset()
@@ -58,7 +60,8 @@ def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     """The shadows that this launch may accumulate plainly."""
     if not plain_allowed():
         return frozenset()
-    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key), lambda: _plain_shadows(adjoint, call))
+    find = _said("proving in which shadows of `{}` no two threads meet", adjoint, _plain_shadows, call)
+    found: frozenset[Buffer] = adjoint.facts.get(("plain", call.key), find)
     return found
 
 
@@ -83,9 +86,18 @@ def _plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
 
 def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
     """The accumulations that this launch may gather, or None if there are none."""
-    found: Gathering | None = adjoint.facts.get(
-        ("gather", call.key, plain_allowed(), call.executor.sums_over_blocks), lambda: _inspected(adjoint, call)
-    )
+    find = _said("proving the gather of `{}`", adjoint, _inspected, call)
+    found: Gathering | None = adjoint.facts.get(("gather", call.key, plain_allowed(), call.executor.sums_over_blocks), find)
+    return found
+
+
+def _said(words: str, adjoint: Adjoint, find: Callable[[Adjoint, Call], T], call: Call) -> Callable[[], T]:
+    """Finds something out, which may take long."""
+
+    def found() -> T:
+        with doing(words.format(adjoint.primal.name)):
+            return find(adjoint, call)
+
     return found
 
 
@@ -190,7 +202,8 @@ def stages_on_zeros(
     key = "stages", call.key, plain_allowed(), *way, fixed, frozenset(assigned.items()), left, aliased, boxes
 
     def make() -> tuple[Stage, ...] | None:
-        made = _stages(adjoint, call, assigned, left, aliased, boxes)
+        with doing(f"proving the reverse of `{adjoint.primal.name}`"):
+            made = _stages(adjoint, call, assigned, left, aliased, boxes)
         return _in_fixed_point(adjoint, call, made) if fixed and made is not None else made
 
     for known in {_NO_BOXES, boxes} if checks_proofs() and plain_allowed() else ():

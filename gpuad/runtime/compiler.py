@@ -25,6 +25,7 @@ from pathlib import Path
 
 from ..codegen.cpu.helpers import HEADERS
 from ..errors import CompileError
+from ..progress import doing
 from .disk_cache import cached, discard, key_of, named_folder
 
 # -fwrapv: integers wrap. -ffp-contract=off: a product and a sum round twice, as the IR says. No errno, no traps: else nothing vectorises.
@@ -210,6 +211,7 @@ def _processor() -> str:
     return "\n".join(dict.fromkeys(line for line in lines if line.startswith(wanted)))
 
 
+PREFIX = "gpuad_launch_"  # of the entries of kernels
 _SUFFIX = ".dll" if os.name == "nt" else ".so"
 
 
@@ -230,7 +232,8 @@ def compiled(source: str, symbols: Sequence[str], defines: tuple[str, ...] = ())
 def _build(compiler: Compiler, source: str, symbols: Sequence[str], defines: tuple[str, ...], target: Path) -> None:
     text = target.with_suffix(".cpp")
     text.write_text(source, encoding="utf-8")
-    compiler.build(text, target, defines, _headers(compiler))
+    with doing(f"compiling {', '.join(f'`{symbol.removeprefix(PREFIX)}`' for symbol in symbols)}"):
+        compiler.build(text, target, defines, _headers(compiler))
     try:
         _loaded(target, symbols)
     except (OSError, AttributeError) as error:

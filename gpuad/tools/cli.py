@@ -36,6 +36,7 @@ from ..ir.records import numbers
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
+from ..progress import PROGRESS
 from . import cache_command, doctor, init_ci, profile_command, program_listing, stages
 from .cases import Case, read
 from .demo import gray_scott, long, strips, wave
@@ -283,7 +284,7 @@ def _together(comm: Communicator) -> Any:
 def _inversion(program: Any, setting: Any) -> Outcome:
     library = testing.array_module()
     columns = (TextColumn("[progress.description]{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with PROGRESS.silent(), Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(f"inversion on {'the GPU' if library is not np else 'the CPU'}", total=setting.iterations, state="")
 
         def report(number: int, loss: float, error: float) -> None:

@@ -18,6 +18,7 @@ from ...arguments.layouts import layout
 from ...errors import ShadowError
 from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
+from ...progress import doing
 from ...runtime.array_types import Extents
 from ...runtime.base import Memory
 from ..budget.rerun import launch_again
@@ -63,7 +64,7 @@ class LaunchRecording(OperationRecording):
         self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any, where: str
     ) -> KnownLaunch:
         """Binds and judges a call. Nothing is launched."""
-        with kernel.room(), on_stream(stream, args):
+        with doing(f"recording step {len(self.operations)} ({where})"), kernel.room(), on_stream(stream, args):
             return self._known_launch(kernel, grid, block, args, shared_mem, stream, where)
 
     def _known_launch(

@@ -22,6 +22,7 @@ from ...ir.nodes import Kernel as Primal
 from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
 from ...program.ir.region import EMPTY, Region, span
+from ...progress import doing
 from ...runtime.actions import Doing
 from ...runtime.array_locks import borrows_memory
 from ...runtime.base import Memory
@@ -282,8 +283,13 @@ class Recording:
         effects, uses = self._ours(reaches, call)
         cuts: Mapping[frozenset[int], Cutting] = {}
         if adjoint is not None and reaches.before and not self.save_all and self.within is None:  # else launches run again from memory
-            cuts = kernel.facts.get(("cuts", adjoint, call.key), lambda: cuts_of(adjoint, reaches, call))
+            cuts = kernel.facts.get(("cuts", adjoint, call.key), lambda: self._cuts(adjoint, reaches, call))
         return Launched(kernel.name, where, call, effects, adjoint, uses, [], kernel, cuts)
+
+    @staticmethod
+    def _cuts(adjoint: Adjoint, reaches: Reaches, call: Call) -> Mapping[frozenset[int], Cutting]:
+        with doing(f"looking for the fewest bytes that `{adjoint.primal.name}` needs"):
+            return cuts_of(adjoint, reaches, call)
 
     def _reaches(self, kernel: Kernel, primal: Primal, adjoint: Adjoint | None, call: Call) -> Reaches:
         source = adjoint.primal if adjoint is not None else primal

@@ -15,6 +15,7 @@ from typing import Any
 from ...arguments.arrays import address
 from ...arguments.deferred_clearing import DeferredClearing
 from ...program.ir.region import EMPTY, Region
+from ...progress import doing
 from ...runtime.actions import Action, Doing
 from ...runtime.array_types import NdArray
 from ...runtime.base import Executor
@@ -229,17 +230,18 @@ class Reversal:
         state.note(temporaries)
         steps: dict[int, Step] = {}
         compiled: set[tuple[int, bool]] = set()
-        for time in range(len(self.operations) - 1, -1, -1):
-            operation = self.operations[time]
-            step = _step(operation, state)
-            if step is not None:
-                steps[time] = step
-            if not isinstance(operation, Launched) or step is None:
-                continue
-            wanted = [k for s in step.stages for k in s.kernels if (id(k), operation.call.exact) not in compiled]
-            compiled.update((id(k), operation.call.exact) for k in wanted)
-            if wanted:
-                operation.call.prepare(wanted)
+        with doing("adjoints", len(self.operations)) as work:
+            for work.at, time in enumerate(range(len(self.operations) - 1, -1, -1)):
+                operation = self.operations[time]
+                step = _step(operation, state)
+                if step is not None:
+                    steps[time] = step
+                if not isinstance(operation, Launched) or step is None:
+                    continue
+                wanted = [k for s in step.stages for k in s.kernels if (id(k), operation.call.exact) not in compiled]
+                compiled.update((id(k), operation.call.exact) for k in wanted)
+                if wanted:
+                    operation.call.prepare(wanted)
         steps[-1] = state.last()
         return steps
 

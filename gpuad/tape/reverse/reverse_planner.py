@@ -12,6 +12,7 @@ from typing import Any
 from ...api.kept_kernels import save_in_time
 from ...arguments.arrays import address
 from ...pipeline import executor_of
+from ...progress import doing
 from ..memory.temporaries import inner
 from ..record.operations import Operation
 from ..replay.trace_replay import Repeating
@@ -89,7 +90,8 @@ class ReversePlanner:
         shareable = {} if tape.within is not None else dict(tape.made.shadows)  # copies on write would be beyond what was promised
         temporaries = list(shareable.values())
         state = ShadowState(CopyOnWriteShadows(tape.made.homes, shareable), placements)
-        plan = reversal.plan(state, seeds, temporaries, tape.restore, scripted)
+        with doing(f"planning the reversal of {len(tape.operations)} operations"):
+            plan = reversal.plan(state, seeds, temporaries, tape.restore, scripted)
         if tape.within is not None:
             tape.within.check_planned()
         plan.unused = unreached(tape.operations, tape.shadows, seeds or (), tape.made.arrays, tape.touched)
