@@ -276,7 +276,15 @@ def _erfcx_difference(x: Expr, r: Expr) -> Expr:
 @_rule("hypot")
 def _hypot(x: Expr, y: Expr, r: Expr) -> tuple[Expr, Expr]:
     at_zero = b.compare("==", r, _k(0, x))
-    return b.select(at_zero, _k(0, x), b.div(x, r)), b.select(at_zero, _k(0, x), b.div(y, r))
+    return tuple(b.select(at_zero, _k(0, x), _share(v, other, r)) for v, other in ((x, y), (y, x)))  # type: ignore[return-value]
+
+
+def _share(x: Expr, other: Expr, r: Expr) -> Expr:
+    """`x / r`, whose derivative `(1 - (x / r)^2) / r` is lost where x is far longer than the other side; there `1 - (r - x) / r`."""
+    size = b.call("fabs", x)
+    rest = b.mul(b.div(other, r), b.div(other, b.add(r, size)))
+    long = b.mul(_sign(x), b.sub(_k(1, x), rest))
+    return b.select(b.compare(">", size, b.call("fabs", other)), long, b.div(x, r))
 
 
 @_rule("atan2")
