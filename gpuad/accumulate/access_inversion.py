@@ -13,8 +13,10 @@ What is found here is a proposal; a launch proves on its numbers what is to be g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias
 
 from ..analysis.index_polynomials import Polynomial, atoms, definitions, plus, polynomial, scale, split, times
@@ -27,6 +29,7 @@ from ..optimize.piecewise_affine import Piece, PiecewiseAffine, TooMany, divided
 Shift: TypeAlias = "tuple[ir.Expr, ir.Expr, ir.Expr]"
 Slopes: TypeAlias = "tuple[Polynomial, Polynomial, Polynomial]"
 _NONE: Polynomial = {}
+MOST_SLICES = 64  # of one gather
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +112,11 @@ class _Ahead:
     rest: tuple[tuple[tuple[ir.Expr, ...], int], ...]
     own: tuple[ir.Var, ...] = ()
 
+    @property
+    def shift(self) -> Hashable:
+        """What is the same for those that are moved alike, whatever their conditions."""
+        return self.solved, tuple(frozenset(v.items()) for v in self.vector)
+
 
 @dataclass(frozen=True)
 class _Bend:
@@ -130,6 +138,8 @@ class AccessInversion:
         self.bools = {s.var: s.value for s in walk_stmts(body) if isinstance(s, ir.Let) and s.var.type.kind == "bool"}
         self.edges = PiecewiseAffine(self.lets, sender, scalars, names)
         self.adds = {id(a.stmt): a for a in _adds(body)}
+        self.accesses = [s for s in walk_stmts(body) if isinstance(s, ir.Take | ir.Accumulate | ir.Load | ir.Store)]
+        self.named = {s.var: (k, s) for k, s in enumerate(walk_stmts(body)) if isinstance(s, ir.Let)}
         self.used = tuple(v for v in sender if _occurs(body, v))
 
     def of(self, buffer: ir.Buffer, rank: int = 0) -> Found | None:
@@ -212,7 +222,7 @@ class AccessInversion:
                 return None
             ahead += placed
         lanes = list(dict.fromkeys(a.rest for a in ahead))
-        if not ahead or len(lanes) > 16:
+        if not ahead or len(lanes) > 16 or len({a.shift for a in ahead}) > MOST_SLICES:
             return None
         sent: dict[int, tuple[Sent, ...]] = {}
         targets = []
@@ -345,9 +355,9 @@ class AccessInversion:
     def middle(self, lane: ir.Buffer, ahead: Sequence[_Ahead], slopes: Slopes) -> tuple[Target, Sequence[Polynomial]] | None:
         """The index, of those that occur, from which all are least far."""
         best: tuple[tuple[int, int], Target, Sequence[Polynomial]] | None = None
-        for stmt in walk_stmts(self.body):
-            if not isinstance(stmt, ir.Take | ir.Accumulate | ir.Load | ir.Store):
-                continue
+        counts = Counter(a.shift for a in ahead)
+        vectors = {a.shift: a.vector for a in ahead}
+        for stmt in self.accesses:
             lets = self.closure(stmt.index)
             if lets is None:
                 continue
@@ -358,7 +368,7 @@ class AccessInversion:
                 or any(v not in (None, s) for v, s in zip(there.solved, self.sender, strict=True))
             ):
                 continue
-            cost = sum(_size(plus(v, scale(o, -1))) for a in ahead for v, o in zip(a.vector, there.vector, strict=True))
+            cost = sum(n * _size(plus(v, scale(o, -1))) for k, n in counts.items() for v, o in zip(vectors[k], there.vector, strict=True))
             rank = (cost, 0 if isinstance(stmt, ir.Take) else 1)
             if best is None or rank < best[0]:
                 best = rank, Target(lane, lets, stmt.index), there.vector
@@ -383,11 +393,8 @@ class AccessInversion:
                     return None
                 needed.add(v)
                 waiting.append(self.lets[v])
-        found: dict[ir.Var, ir.Let] = {}
-        for stmt in walk_stmts(self.body):
-            if isinstance(stmt, ir.Let) and stmt.var in needed:
-                found.setdefault(stmt.var, stmt)
-        return tuple(found.values()) if not any(isinstance(e, ir.LaunchIndex) for s in found.values() for e in ir.walk(s.value)) else None
+        found = [let for _, let in sorted((self.named[v] for v in needed), key=itemgetter(0))]
+        return tuple(found) if not any(isinstance(e, ir.LaunchIndex) for let in found for e in ir.walk(let.value)) else None
 
     # --- moves -------------------------------------------------------------------------------------------------------------------
 

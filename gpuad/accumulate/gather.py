@@ -43,12 +43,9 @@ from ..optimize.piecewise_affine import cancelled
 from ..optimize.privatisation import inline_constant_tables
 from ..optimize.simplify import simplify
 from ..optimize.thread_indices import AXES, Geometry, canonicalise_thread_indices, distribute_cyclically
-from .access_inversion import AccessInversion, Found, Move, Target
+from .access_inversion import MOST_SLICES, AccessInversion, Found, Move, Target
 
 _FORBIDDEN = (ir.Alloc, ir.Atomic, ir.Barrier, ir.Pop, ir.Push, ir.Shuffle)
-
-
-MOST_SLICES = 64
 Three: TypeAlias = "tuple[ir.Var, ir.Var, ir.Var]"
 Ends: TypeAlias = "tuple[tuple[ir.Var, ir.Var], tuple[ir.Var, ir.Var], tuple[ir.Var, ir.Var]]"
 Axes: TypeAlias = "tuple[bool, bool, bool]"

@@ -15,7 +15,15 @@ from ..ir.nodes import Block, Buffer, Stmt
 from ..ir.rewrite import blocks
 from .affine_forms import Digit, Launch, Ranges, Reach, Unknown, Walk
 
-NODES = 20_000  # of the search; beyond it nothing is decided
+NODES = 20_000  # of a search; beyond it nothing is decided
+ALL_NODES = 400_000  # of all searches for one kernel; each pair of accesses is one at least
+
+
+class Nodes:
+    """What is `left` of the nodes of all searches for one kernel."""
+
+    def __init__(self) -> None:
+        self.left = ALL_NODES
 
 
 def seem_to_conflict(body: Block, buffer: Buffer, launch: Launch) -> bool:
@@ -26,7 +34,8 @@ def seem_to_conflict(body: Block, buffer: Buffer, launch: Launch) -> bool:
         reaches = walk.run(body)
     except Unknown:
         return False
-    return any(conflict(a, b, launch) for i, a in enumerate(reaches) for b in reaches[i:])
+    nodes = Nodes()
+    return any(conflict(a, b, launch, nodes) for i, a in enumerate(reaches) for b in reaches[i:] if nodes.left > 0)
 
 
 class _Affine(Walk):
@@ -40,10 +49,10 @@ class _Affine(Walk):
                 raise
 
 
-def conflict(a: Reach, b: Reach, launch: Launch) -> bool:
+def conflict(a: Reach, b: Reach, launch: Launch, nodes: Nodes) -> bool:
     """Whether two different threads, one at each access, touch one element; False where the search for them takes too long."""
     unknowns, shift = _differences(a, b, launch)
-    return can_cancel(unknowns, shift, any(u.thread and not u.coefficient and (u.low < 0 or u.high > 0) for u in unknowns))
+    return can_cancel(unknowns, shift, any(u.thread and not u.coefficient and (u.low < 0 or u.high > 0) for u in unknowns), nodes)
 
 
 @dataclass(frozen=True)
@@ -61,16 +70,19 @@ class Term:
         return self.thread and by != 0
 
 
-def can_cancel(unknowns: Sequence[Term], shift: int, differ: bool) -> bool:
+def can_cancel(unknowns: Sequence[Term], shift: int, differ: bool, nodes: Nodes) -> bool:
     """Whether the unknowns can make `shift + sum == 0` where one of them differs, or something else does (`differ`); False where the search
-    takes too long."""
-    if any(u.low > u.high for u in unknowns):
+    takes too long, and where none of the nodes is left."""
+    if any(u.low > u.high for u in unknowns) or nodes.left <= 0:
         return False
     bound = sorted((u for u in unknowns if u.coefficient), key=lambda u: -abs(u.coefficient))
+    budget = [NODES]
     try:
-        return _search(bound, 0, shift, differ, [NODES])
+        return _search(bound, 0, shift, differ, budget)
     except Unknown:
         return False
+    finally:
+        nodes.left -= NODES - budget[0]
 
 
 def _search(unknowns: Sequence[Term], at: int, target: int, differ: bool, budget: list[int]) -> bool:

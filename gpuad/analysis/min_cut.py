@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 SOURCE, SINK = "source", "sink"
+STEPS = 1 << 21  # edges that are looked at; beyond them there is no cut
 _ENDLESS = 1 << 60
 Node = Hashable
 Half = tuple[Node, bool]  # a node's entrance (False) or exit (True)
@@ -15,11 +16,13 @@ Half = tuple[Node, bool]  # a node's entrance (False) or exit (True)
 
 def minimum_cut(edges: Iterable[tuple[Node, Node]], weights: Mapping[Any, int]) -> frozenset[Node] | None:
     """The nodes of least total weight through which every path from SOURCE to SINK goes; of several such sets the one nearest to SINK.
-    Nodes without a weight are not to be cut; None if they alone make up a path."""
+    Nodes without a weight are not to be cut; None if they alone make up a path, and where the search takes too long."""
     rest = _network(edges, weights)
+    edge_count, steps = sum(map(len, rest.values())), 0
     while path := _path(rest):
         amount = min(rest[a][b] for a, b in path)
-        if amount >= _ENDLESS // 2:
+        steps += edge_count
+        if amount >= _ENDLESS // 2 or steps > STEPS:
             return None
         for a, b in path:
             rest[a][b] -= amount

@@ -23,7 +23,7 @@ from ..ir import nodes as ir
 from ..ir.rewrite import blocks, expressions, walk_stmts
 from ..ir.types import BOOL
 from .affine_forms import UNBOUNDED, Digit, Form, Launch, Ranges, Reach, Unknown, Walk, canonical, interval, narrowed
-from .conflicts import Term, can_cancel, conflict
+from .conflicts import Nodes, Term, can_cancel, conflict
 from .to_be_recorded import to_be_recorded
 from .uniformity import common, is_common
 
@@ -53,14 +53,14 @@ class _Difference(Term):
         return self.width > 0 and len({n // self.width for n in (*self.left, *self.right)}) > 1
 
 
-def blocks_conflict(a: Reach, b: Reach, launch: Launch) -> bool:
+def blocks_conflict(a: Reach, b: Reach, launch: Launch, nodes: Nodes) -> bool:
     """Whether two threads of different blocks, one at each access, surely touch one element; False where that is not known. Assumes that
     both accesses are executed for certain within their ranges."""
     unknowns = _differences(a, b, launch)
     if unknowns is None:
         return False
     free = any(u.coefficient == 0 and u.parted_anyhow() for u in unknowns)
-    return can_cancel(unknowns, a.form.constant - b.form.constant, free)
+    return can_cancel(unknowns, a.form.constant - b.form.constant, free, nodes)
 
 
 def _of(coefficient: int, left: tuple[int, int], right: tuple[int, int], width: int) -> _Difference:
@@ -108,19 +108,22 @@ def proved_race(kernel: ir.Kernel, launch: Launch, active: Callable[[ir.Var], bo
     walk.run(kernel.body)
     alike = _common_stores(kernel)
     active_reads = [(read, at) for read, at in walk.reads if active(read.var)]
+    nodes = Nodes()
     for write, written in (*walk.writes, *walk.additions):
+        if nodes.left <= 0:
+            break
         for read, at in walk.reads if is_plain_write(write) else active_reads:
             parted = (id(write), id(read)) in facts.parted
             if read.buffer != write.buffer or (id(write) in alike and (parted or id(read) not in facts.entry)):
                 continue
-            if (blocks_conflict if parted else _conflict)(written, at, launch):
+            if (blocks_conflict if parted else _conflict)(written, at, launch, nodes):
                 return Race(read, write, read.buffer)
     return None
 
 
-def _conflict(write: Reach, read: Reach, launch: Launch) -> bool:
+def _conflict(write: Reach, read: Reach, launch: Launch, nodes: Nodes) -> bool:
     """Whether a thread surely reads what another one writes."""
-    surely = _comparable(write, read) and conflict(write, read, launch)
+    surely = _comparable(write, read) and conflict(write, read, launch, nodes)
     return surely or _hits(write, read, launch) or _hits(read, write, launch) or _crosses(write, read, launch)
 
 
@@ -154,7 +157,7 @@ def sure_extents(kernel: ir.Kernel, launch: Launch) -> tuple[Extent, ...]:
 def sure_reads(kernel: ir.Kernel, launch: Launch) -> tuple[Extent, ...]:
     """How far the reads of parameters reach that are executed for certain, and whose values are used for certain."""
     ended = [(kernel.body, ()), *((block, _next(stmt)) for stmt in walk_stmts(kernel.body) for block in blocks(stmt))]
-    used = frozenset(id(s) for block, ends in ended for k, s in enumerate(block) if _is_used(s, block[k + 1 :], ends))
+    used = frozenset(load for block, ends in ended for load in _used(block, ends))
     walk = Certain(launch, frozenset(kernel.buffers), used)
     try:
         walk.run(kernel.body)
@@ -168,30 +171,29 @@ def _next(stmt: ir.Stmt) -> tuple[ir.Expr, ...]:
     return tuple(c.next for c in stmt.carried) if isinstance(stmt, ir.For | ir.While) else ()
 
 
-def _is_used(load: ir.Stmt, after: ir.Block, ends: tuple[ir.Expr, ...]) -> bool:
-    """Whether what a load gives is written to memory, decides something, or is carried on by a loop, in what is executed after it if the
-    load is. `ends`: what the loop around carries on."""
-    if not isinstance(load, ir.Load):
-        return False
-    made = {load.var}
-    for stmt in after:
-        if not any(v in made for e in expressions(stmt) if not isinstance(stmt, ir.If) for v in _strict(e)):
-            if isinstance(stmt, ir.If) and any(v in made for v in _strict(stmt.condition)):
-                return True
-        elif isinstance(stmt, ir.Let):
-            made.add(stmt.var)
-        elif isinstance(stmt, ir.Store | ir.Accumulate | ir.Atomic | ir.Load | ir.Shuffle):
-            return True
-    return any(v in made for e in ends for v in _strict(e))
+def _used(block: ir.Block, ends: tuple[ir.Expr, ...]) -> Iterator[int]:
+    """The ids of the loads of a block that give what is written to memory, decides something, or is carried on by a loop, in what is
+    executed after them if they are. `ends`: what the loop around carries on."""
+    wanted = {v for e in ends for v in _strict(e)}
+    for stmt in reversed(block):
+        if isinstance(stmt, ir.Load) and stmt.var in wanted:
+            yield id(stmt)
+        made = isinstance(stmt, ir.Let) and stmt.var in wanted
+        if isinstance(stmt, ir.If):
+            wanted.update(_strict(stmt.condition))
+        elif made or isinstance(stmt, ir.Store | ir.Accumulate | ir.Atomic | ir.Load | ir.Shuffle):
+            wanted.update(v for e in expressions(stmt) for v in _strict(e))
 
 
 def _strict(expr: ir.Expr) -> Iterator[ir.Var]:
     """The Vars that the value of an expression depends on, whatever its conditions choose."""
-    if isinstance(expr, ir.Var):
-        yield expr
-    first_only = isinstance(expr, ir.Select) or (isinstance(expr, ir.Binary) and expr.op in ("&&", "||"))
-    for child in ir.children(expr)[: 1 if first_only else None]:
-        yield from _strict(child)
+    waiting = [expr]
+    while waiting:
+        e = waiting.pop()
+        if isinstance(e, ir.Var):
+            yield e
+        first_only = isinstance(e, ir.Select) or (isinstance(e, ir.Binary) and e.op in ("&&", "||"))
+        waiting += ir.children(e)[: 1 if first_only else None]
 
 
 def sure_access(kernel: ir.Kernel, launch: Launch, buffer: ir.Buffer) -> ir.Stmt | None:

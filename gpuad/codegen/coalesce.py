@@ -86,6 +86,7 @@ class _Liveness:
 
     def __init__(self) -> None:
         self.interference: dict[Var, set[Var]] = {}
+        self.heads: dict[int, set[Var]] = {}  # what loops need at the end of their bodies, as far as that is known: it only grows
 
     def disturb(self, definitions: Iterable[Var], live: set[Var]) -> None:
         for v in definitions:
@@ -125,7 +126,7 @@ class _Liveness:
         held = (live - {c.result for c in stmt.carried}) | state
         if isinstance(stmt, For):
             held |= {stmt.var} | _used([stmt.start, stmt.stop, stmt.step])
-        head: set[Var] = set()
+        head = self.heads.setdefault(id(stmt), set())
         while True:
             end = (held | head) - state | _used(c.next for c in stmt.carried)
             again = self.iteration(stmt, end, held)

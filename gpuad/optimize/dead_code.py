@@ -111,6 +111,7 @@ class _Marks:
         self.parents: dict[int, tuple[ir.Stmt, ...]] = {}
         self.definitions: dict[ir.Var, list[tuple[ir.Stmt, tuple[ir.Expr, ...]]]] = {}
         self.writers: dict[ir.Buffer, list[ir.Stmt]] = {}
+        self.allocations: dict[ir.Buffer, list[ir.Alloc]] = {}
         self.pushes: dict[ir.Stack, list[ir.Push]] = {}
         self.work: list[ir.Stmt] = []
         self.collect(body, ())
@@ -148,6 +149,8 @@ class _Marks:
                 self.pushes.setdefault(stack, []).append(stmt)
         if isinstance(stmt, ir.Store | ir.Accumulate | ir.Take | ir.Atomic | ir.Alloc):
             self.writers.setdefault(stmt.buffer, []).append(stmt)
+        if isinstance(stmt, ir.Alloc):
+            self.allocations.setdefault(stmt.buffer, []).append(stmt)
 
     def _loop(self, stmt: ir.For | ir.While, carried: tuple[ir.Carried, ...]) -> None:
         for c in carried:
@@ -219,9 +222,8 @@ class _Marks:
             self.use(push.values[index])
 
     def made(self, buffer: ir.Buffer) -> None:
-        for writer in self.writers.get(buffer, ()):
-            if isinstance(writer, ir.Alloc):
-                self.keep(writer)
+        for allocation in self.allocations.get(buffer, ()):
+            self.keep(allocation)
 
     def read(self, buffer: ir.Buffer) -> None:
         if buffer in self.buffers:
