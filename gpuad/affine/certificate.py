@@ -27,7 +27,7 @@ from .effects import AXES, Dim, Effect, Shape, inside
 from .equivalence import STRATEGIES, Strategy, differing
 from .instances import Instances
 from .layout import Layouts
-from .relations import Undecided, agreeing, context, decided, domain, is_so
+from .relations import Undecided, agreeing, context, count, decided, domain, doubt, is_so, quotients_of
 from .sums import Addition, additions
 from .values import Graph, Node, conjuncts, is_zero
 
@@ -46,6 +46,7 @@ class Run:
 
 
 _NONE: frozenset[Buffer] = frozenset()
+MEET = "two threads may touch one element"
 
 
 @dataclass(frozen=True)
@@ -66,17 +67,17 @@ def refused(plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: 
     return {b: reason for b in shadows if (reason := certificate.reason(b)) is not None}
 
 
-def meeting(run: Run, buffers: Iterable[Buffer], counts: Callable[[Stmt], bool] = lambda _: True) -> frozenset[Buffer]:
-    """Those of the buffers in one element of which two threads of a launch may meet: at least one of them with a write. Threads of several
-    blocks do not meet in shared memory, nor any two in a thread's own. `counts`: which accesses are looked at."""
+def meeting(run: Run, buffers: Iterable[Buffer], counts: Callable[[Stmt], bool] = lambda _: True) -> dict[Buffer, str]:
+    """Those of the buffers in one element of which two threads of a launch may meet: at least one of them with a write; and why that is
+    thought. Threads of several blocks do not meet in shared memory, nor any two in a thread's own. `counts`: which accesses are looked
+    at."""
     instances = Instances()
     effects = instances.effects(run.body, run.shape)
     mine = {b: [e for e in effects if e.buffer == b and counts(e.stmt)] for b in buffers if b.space is not Space.LOCAL}
     layouts = Layouts(instances.graph)
     layouts.note(effects)
-    return frozenset(
-        b for b, found in mine.items() if not is_so(partial(_is_race_free, layouts, found, run.shape, atomics=False), undecided=False)
-    )
+    free = {b: partial(_is_race_free, layouts, found, run.shape, atomics=False) for b, found in mine.items()}
+    return {b: reason for b, ask in free.items() if (reason := doubt(ask, MEET)) is not None}
 
 
 def refused_stores(run: Run, zero: Zero, buffers: Collection[Buffer]) -> dict[Buffer, str]:
@@ -86,8 +87,8 @@ def refused_stores(run: Run, zero: Zero, buffers: Collection[Buffer]) -> dict[Bu
     return {b: reason for b in buffers if (reason := certificate.unstored(b)) is not None}
 
 
-def reads_added(run: Run, buffers: Iterable[Buffer]) -> Buffer | None:
-    """One of the buffers of which a thread may read or clear an element that it has added to, None if there is none."""
+def reads_added(run: Run, buffers: Iterable[Buffer]) -> str | None:
+    """Why a thread may read or clear an element of one of the buffers to which it has added, None if none does."""
     instances = Instances()
     effects = instances.effects(run.body, run.shape)
     layouts = Layouts(instances.graph)
@@ -96,8 +97,10 @@ def reads_added(run: Run, buffers: Iterable[Buffer]) -> Buffer | None:
         mine = [e for e in effects if e.buffer == buffer]
         adds = [e for e in mine if e.kind == "add" and _commutes(e)]
         late = [(r, a) for r in mine if r not in adds for a in adds if r.order > a.order or _share_a_loop(r, a)]
-        if not all(is_so(partial(_differ_in_thread, layouts, r, a), undecided=False) for r, a in late):
-            return buffer
+        for r, a in late:
+            reason = doubt(partial(_differ_in_thread, layouts, r, a), f"`{buffer.name}` is read after it was added to")
+            if reason is not None:
+                return reason
     return None
 
 
@@ -156,7 +159,7 @@ class _Certificate:
             try:
                 found: str | None = decided(partial(what, buffer))
             except Undecided as undecided:
-                return f"not decided: {undecided}"
+                return undecided.reason
             if found is not None:
                 return found
         return None
@@ -293,7 +296,7 @@ class _Certificate:
             try:
                 reason = decided(partial(self.differing, buffer, strategy))
             except Undecided as undecided:
-                reason = f"not decided: {undecided}"
+                reason = undecided.reason
             else:
                 if reason is None or (strategy.keyed and not self.instances.rough):
                     return reason
@@ -345,7 +348,7 @@ class _Certificate:
         for effects, run in zip(self.stages, self.made, strict=True):
             mine = [e for e in effects if e.buffer == buffer]
             if not _is_race_free(self.layouts, mine, run.shape, atomics=True):
-                return "two threads may touch one element"
+                return MEET
         return None
 
 
@@ -360,6 +363,7 @@ def _is_race_free(layouts: Layouts, effects: Sequence[Effect], shape: Shape, *, 
             if atomics and _stores_alike(writer, other):
                 continue
             pairs = maps[writer].apply_range(maps[other].reverse())
+            count(quotients_of(pairs))
             if writer.buffer.space is Space.SHARED:
                 pairs = pairs.intersect(_one_block(writer, shape))
             if not pairs.is_subset(_identity(pairs)):

@@ -19,7 +19,7 @@ from .cells import Beyond, Cut, Related, cells
 from .instances import Instances
 from .layout import Layouts
 from .points import Function, Points, coordinates, point_set
-from .relations import Undecided, agreeing, context, tractable
+from .relations import LimitMet, agreeing, context, tractable
 from .sampling import Sampler
 from .sums import Addition, Point, Sums, loads, seed_of
 
@@ -181,7 +181,7 @@ class Classes(Sums):
             new = found
             if not any(new):
                 return union
-        raise Undecided("classes without end")
+        raise LimitMet(f"{_WAVES} steps through a class")
 
 
 class _Union:

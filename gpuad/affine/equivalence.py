@@ -28,7 +28,7 @@ from .classes import Classes
 from .instances import Instances
 from .layout import Layouts
 from .points import Function, Points
-from .relations import Undecided, tractable
+from .relations import LimitMet, Undecided, tractable, without
 from .sampling import Incomparable
 from .sums import Addition, Sums, crossed_out, merged, seed_of
 
@@ -136,7 +136,7 @@ def _atoms(group: Sequence[_Keyed]) -> list[tuple[Set, tuple[_Keyed, ...]]]:
                 parted.append((atom, there))
                 continue
             parted.append((atom.intersect(rest).coalesce(), (*there, keyed)))
-            other, rest = atom.subtract(rest), rest.subtract(atom)
+            other, rest = without(atom, rest), without(rest, atom)
             if not other.is_empty():
                 parted.append((other.coalesce(), there))
             if rest.is_empty():  # atoms have nothing in common
@@ -146,5 +146,5 @@ def _atoms(group: Sequence[_Keyed]) -> list[tuple[Set, tuple[_Keyed, ...]]]:
             parted.append((rest.coalesce(), (keyed,)))
         found = parted
         if len(found) > _ATOMS:
-            raise Undecided("too many atoms")
+            raise LimitMet(f"{_ATOMS} parts of a sum")
     return found

@@ -26,8 +26,7 @@ def summed_otherwise(run: Run, measure: Block, collect: Block, peaks: Places, su
     readers = partial(_measured, peaks), partial(_collected, sums, digits, 1 << bits)
     if not all(_is_same(run.body, made, read) for made, read in zip((measure, collect), readers, strict=True)):
         return "the text is another one"
-    late = reads_added(run, peaks)
-    return f"`{late.name}` is read after it was added to" if late is not None else None
+    return reads_added(run, peaks)
 
 
 def _is_same(body: Block, made: Block, read: Reader) -> bool:

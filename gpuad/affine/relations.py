@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
@@ -24,6 +25,9 @@ _NAME = re.compile(r"\bs\d+\b")
 OPERATIONS = 1_000_000  # isl's steps for one query, about a quarter of a second
 DIVISIONS = 56  # quotients and remainders in one text: nested, each few take isl twice as long to read, and count as no operations
 QUOTIENTS = 8  # of one part of a set or relation: beyond, a single step of isl's may take milliseconds, and its operations bound no time
+SUBTRACTING = 20_000  # operations for taking one set off another, which take isl up to a hundred times as long as others
+STEPS = 4096  # of all that is asked about one launch: a question counts 2 to the power of its quotients, up to 10 of them
+NOT_WITHIN = "not decided within"  # so begins what is said of a limit that was met
 _DIVISION = re.compile(r"\bmod\b|\bfloor\b|%")
 _local = threading.local()
 T = TypeVar("T")
@@ -31,7 +35,46 @@ R = TypeVar("R", "Map", "Set", "Set | BasicSet")
 
 
 class Undecided(Exception):
-    """isl did not decide a query within its operations, or something has no text."""
+    """A question that cannot be asked of isl, since something has no text, or that isl does not decide."""
+
+    @property
+    def reason(self) -> str:
+        """Why something is not proved, in words."""
+        return f"not decided: {self}"
+
+
+class LimitMet(Undecided):
+    """A proof that would take more than it may, which the message says."""
+
+    @property
+    def reason(self) -> str:
+        return f"{NOT_WITHIN} {self}"
+
+
+class Allowance:
+    """What is `left` of the steps that all questions about one launch may take."""
+
+    def __init__(self) -> None:
+        self.left = STEPS
+
+    @contextmanager
+    def spent(self) -> Iterator[None]:
+        """Within it, questions of this thread count."""
+        before = getattr(_local, "allowance", None)
+        _local.allowance = self
+        try:
+            yield
+        finally:
+            _local.allowance = before
+
+
+def count(quotients: int) -> None:
+    """Counts a question to isl about something with so many quotients. Raises LimitMet if none is left."""
+    allowance: Allowance | None = getattr(_local, "allowance", None)
+    if allowance is not None:
+        allowance.left -= 1 << min(quotients, 10)
+        if allowance.left < 0:
+            raise LimitMet(f"{STEPS:,} steps for this launch")
 
 
 @cache
@@ -62,18 +105,43 @@ def decided(query: Callable[[], T]) -> T:
     try:
         return query()
     except (islpy.Error, OverflowError) as error:
+        if "operations" in str(error) or "syntax error" in str(error):  # so isl says it where it ends while it reads
+            raise LimitMet(f"{OPERATIONS:,} operations of isl") from error
         raise Undecided(str(error)) from error
 
 
 def tractable(whole: R, most: int = QUOTIENTS) -> R:
-    """A set or relation about which isl may be asked. Raises Undecided if one part of it has more than `most` quotients: isl counts
-    allocations as operations, and solves a problem with a dozen nested quotients with few of these, in a minute."""
+    """A set or relation about which isl may be asked, which counts. Raises LimitMet if one part of it has more than `most` quotients: isl
+    counts allocations as operations, and solves a problem with a dozen nested quotients with few of these, in a minute."""
+    quotients = quotients_of(whole)
+    if quotients > most:
+        raise LimitMet(f"{most} quotients and remainders of one relation")
+    count(quotients)
+    return whole
+
+
+def without(whole: Set, part: Set) -> Set:
+    """A set without another one, with operations of its own. Raises LimitMet if they do not suffice."""
     import islpy
 
-    found = whole.get_basic_maps() if isinstance(whole, islpy.Map) else whole.get_basic_sets()
-    if any(part.dim(islpy.dim_type.div) > most for part in found):
-        raise Undecided(f"more than {most} quotients and remainders in one relation")
-    return whole
+    count(quotients_of(whole) + quotients_of(part))
+    context().reset_operations()
+    context().set_max_operations(SUBTRACTING)
+    try:
+        return whole.subtract(part)
+    except islpy.Error as error:
+        raise LimitMet(f"{SUBTRACTING:,} operations of isl for the difference of two sets") from error
+    finally:
+        context().set_max_operations(OPERATIONS)
+        context().reset_operations()
+
+
+def quotients_of(whole: Map | Set | BasicSet) -> int:
+    """How many quotients a part of a set or relation has, the one with the most."""
+    import islpy
+
+    parts = whole.get_basic_maps() if isinstance(whole, islpy.Map) else whole.get_basic_sets()
+    return max((part.dim(islpy.dim_type.div) for part in parts), default=0)
 
 
 def is_so(query: Callable[[], bool], *, undecided: bool) -> bool:
@@ -84,11 +152,19 @@ def is_so(query: Callable[[], bool], *, undecided: bool) -> bool:
         return undecided
 
 
+def doubt(query: Callable[[], bool], otherwise: str) -> str | None:
+    """None if something is so by isl; why it is not known to be, if that is not decided; else `otherwise`."""
+    try:
+        return None if decided(query) else otherwise
+    except Undecided as undecided:
+        return undecided.reason
+
+
 def integer(value: Val) -> int:
     """An isl value, which is whole. It may come out as nothing where the operations do not suffice."""
     text = value.to_str()
     if text is None:
-        raise Undecided("a number after all operations")
+        raise LimitMet(f"{OPERATIONS:,} operations of isl")
     return int(text)
 
 
@@ -137,7 +213,7 @@ def _defined(graph: Graph, terms: list[str]) -> str:
                 terms = [*terms, graph.named[name]]
     formula = " and ".join(f"({t})" for t in terms) or "1 = 1"
     if sum(1 for _ in _DIVISION.finditer(formula)) > DIVISIONS:
-        raise Undecided(f"more than {DIVISIONS} quotients and remainders")
+        raise LimitMet(f"{DIVISIONS} quotients and remainders of one text")
     return f"exists ({', '.join(names)} : {formula})" if names else formula
 
 

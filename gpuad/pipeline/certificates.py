@@ -15,7 +15,7 @@ from ..affine.accumulation_certificate import Premises, accumulated_otherwise
 from ..affine.certificate import Run, Zero, meeting, refused
 from ..affine.effects import Shape
 from ..affine.fixed_point_certificate import summed_otherwise
-from ..affine.relations import is_installed
+from ..affine.relations import Allowance, is_installed
 from ..ir.nodes import Block, Buffer, Kernel, Stmt, Store, Var
 from ..ir.rewrite import walk_stmts
 from ..memo import Same
@@ -61,20 +61,33 @@ def shadows_of(adjoint: Adjoint) -> list[Buffer]:
 # --- what is accumulated plainly ----------------------------------------------------------------------------------------------------------
 
 
-def conflicting(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
-    """The shadows about which a launch decides, in one element of which two threads of the adjoint may meet, as far as isl knows."""
+def conflicting(adjoint: Adjoint, call: Call) -> Reasons:
+    """The shadows about which a launch decides, in one element of which two threads of the adjoint may meet, as far as isl knows, and why
+    that is thought."""
     undecided = adjoint.undecided
+    if not undecided or not is_installed():
+        return dict.fromkeys(undecided, NO_ISLPY)
     try:
-        return meeting(run_of(adjoint, call, adjoint.layout.body), undecided) if undecided and is_installed() else frozenset(undecided)
+        with _allowance(adjoint, call).spent():
+            return meeting(run_of(adjoint, call, adjoint.layout.body), undecided)
     except RecursionError:
-        return frozenset(undecided)
+        return dict.fromkeys(undecided, _DEEP)
+
+
+def _allowance(adjoint: Inspected, call: Call) -> Allowance:
+    """What all proofs about a launch may take together."""
+    found: Allowance = adjoint.facts.get(("allowance", call.key), Allowance)
+    return found
 
 
 def may_collide(adjoint: Inspected, call: Call, buffer: Buffer, counts: Callable[[Stmt], bool], body: Block | None = None) -> bool:
     """Whether two threads of the primal, or of a `body` in its place, may come to one element of a buffer by statements that count, as far
     as isl knows."""
+    if not is_installed():
+        return True
     try:
-        return not is_installed() or bool(meeting(run_of(adjoint, call, adjoint.primal.body if body is None else body), [buffer], counts))
+        with _allowance(adjoint, call).spent():
+            return bool(meeting(run_of(adjoint, call, adjoint.primal.body if body is None else body), [buffer], counts))
     except RecursionError:
         return True
 
@@ -110,7 +123,8 @@ def _reasons(adjoint: Adjoint, call: Call, alone: Variant, kernel: Kernel, stage
         if found or [s.kernel for s in stages] == [kernel]:
             return found
         made = [run_of(adjoint, call, s.kernel.body, s.parameters, s.grid, s.numbers) for s in stages]
-        return refused(run_of(adjoint, call, kernel.body), made, shadows, zero)
+        with _allowance(adjoint, call).spent():
+            return refused(run_of(adjoint, call, kernel.body), made, shadows, zero)
     except RecursionError:
         return dict.fromkeys(shadows, _DEEP)
 

@@ -24,7 +24,7 @@ from ..accumulate.gather_launch import Box, Declined, Elements, Gathering, gathe
 from ..accumulate.materialise import Materialisation
 from ..ad.stack_layout import GROUP
 from ..affine.certificate import Zeros
-from ..affine.relations import is_installed
+from ..affine.relations import NOT_WITHIN, is_installed
 from ..analysis.trip_counts import depths
 from ..errors import GpuadError, LaunchError, UnsupportedError
 from ..ir.dtypes import dtype_of
@@ -71,6 +71,7 @@ def _plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
         _note(adjoint, call, dict.fromkeys(adjoint.undecided, NO_ISLPY))
         return frozenset()
     meeting = conflicting(adjoint, call)
+    _note(adjoint, call, {b: reason for b, reason in meeting.items() if reason.startswith(NOT_WITHIN)})
     injective = {b for b in adjoint.undecided if b not in meeting} | (one_by_one(adjoint, call) & frozenset(adjoint.undecided))
     open_ = [b for b in adjoint.undecided if b not in injective]
     gathered = {b for by_digits in (False, True) for b in adjoint.gatherable(open_, by_digits=by_digits)}
