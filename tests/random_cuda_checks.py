@@ -45,13 +45,15 @@ class Discarded(Exception):
 @dataclass
 class Tally:
     """Counts over many kernels. `elements` compared with differences, of which `edges` lay at a knife edge; `seconds` of the kernels had
-    their second derivatives compared, with so many `second_elements`, of which `second_edges` lay at a kink of the gradient."""
+    their second derivatives compared, which hvp has `refused` for others, with so many `second_elements`, of which `second_edges` lay at a
+    kink of the gradient."""
 
     kernels: int = 0
     discarded: int = 0
     elements: int = 0
     edges: int = 0
     seconds: int = 0
+    refused: int = 0
     second_elements: int = 0
     second_edges: int = 0
 
@@ -147,11 +149,11 @@ class Case:
         self.left = self.launch(lambda args: gpuad.autodiff(self.compiled, k.grid, k.threads, args, mode=mode), shadows, moved)
         return shadows
 
-    def second(self, v: Vector, w: Vector, u: Vector) -> tuple[Vector, Vector, Vector]:
+    def second(self, v: Vector, w: Vector, u: Vector, moved: Vector | None = None) -> tuple[Vector, Vector, Vector]:
         """`J v`, `J^T w`, and the derivative of that along `v`, with the seeds changing along `u`."""
         k, (dots, shadows, shadow_dots) = self.kernel, ({name: np.array(x) for name, x in one.items()} for one in (v, w, u))
         along = self.arguments(dots, shadow_dots)
-        self.left = self.launch(lambda args: gpuad.hvp(self.compiled, k.grid, k.threads, args, along), shadows)
+        self.left = self.launch(lambda args: gpuad.hvp(self.compiled, k.grid, k.threads, args, along), shadows, moved)
         return dots, shadows, shadow_dots
 
 
@@ -233,10 +235,7 @@ def check(case: Case, tally: Tally, configurations: Sequence[tuple[bool, bool]] 
         with configuration(reference):
             found = derivatives(case, reference)
             differences(case, found.v, found.tangent, found.after, tally)
-        left, right = dot(found.tangent, found.w), dot(found.v, found.gradient)
-        scale = max(norm(found.tangent) * norm(found.w), norm(found.v) * norm(found.gradient))
-        if not abs(left - right) <= case.tolerance * scale:
-            raise Failure("dot product", f"<Jv, w> = {left!r}, <v, J^T w> = {right!r}, scale {scale:.3e}")
+        transposed(case, found.tangent, found.gradient, found.v, found.w)
         for analyse, plain in configurations:
             if not (analyse and plain):
                 with configuration(Reference(), analyse, plain):
@@ -250,17 +249,36 @@ def check(case: Case, tally: Tally, configurations: Sequence[tuple[bool, bool]] 
 
 def derivatives(case: Case, executor: Noting) -> Found:
     """Primal, forward and reverse."""
-    after = floats(named("primal", case.primal))
-    if not all(np.isfinite(a).all() and np.max(np.abs(a)) < LARGE for a in after.values()):
-        raise Discarded
+    after = finite(case)
     v, w = case.direction(), case.seed()
     tangent = without_scalars(named("forward", lambda: case.derivative(v, gpuad.Forward)))
     gradient = named("reverse", lambda: case.derivative(w, gpuad.Reverse))
+    small_or_discarded(tangent, gradient)
+    return Found(v, w, after, tangent, gradient, executor.kernels)
+
+
+def finite(case: Case) -> Vector:
+    """The memory of reals after the launch. Discarded where that is not finite, or large."""
+    after = floats(named("primal", case.primal))
+    if not all(np.isfinite(a).all() and np.max(np.abs(a)) < LARGE for a in after.values()):
+        raise Discarded
+    return after
+
+
+def small_or_discarded(tangent: Vector, gradient: Vector) -> None:
+    """Failure where one of them is not finite, Discarded where it is large."""
     if not all(math.isfinite(norm(x)) for x in (tangent, gradient)):
         raise Failure("not finite", f"tangent {norm(tangent)}, gradient {norm(gradient)}")
     if max(norm(tangent), norm(gradient)) > LARGE:
         raise Discarded
-    return Found(v, w, after, tangent, gradient, executor.kernels)
+
+
+def transposed(case: Case, tangent: Vector, gradient: Vector, v: Vector, w: Vector) -> None:
+    """`<J v, w>` is `<v, J^T w>`."""
+    left, right = dot(tangent, w), dot(v, gradient)
+    scale = max(norm(tangent) * norm(w), norm(v) * norm(gradient))
+    if not abs(left - right) <= case.tolerance * scale:
+        raise Failure("dot product", f"<Jv, w> = {left!r}, <v, J^T w> = {right!r}, scale {scale:.3e}")
 
 
 def check_on(host: Host, case: Case, found: Found, *, tangent: bool = True) -> None:
@@ -321,27 +339,68 @@ REFUSED = ("through an atomic", "of the float that an atomic gives")
 
 
 def second_differences(case: Case, found: Found, tally: Tally) -> None:
-    """`hvp` against what forward and reverse mode have found, and central differences of the gradient along `v`, element by element: an
-    element is left out as in `differences`, for kinks of the gradient."""
+    """`hvp` against what forward and reverse mode have found, and against differences of the gradient."""
     v, w = (case.in_hvp(x) for x in (found.v, found.w))
-    u = {k: x[::-1].copy() if x.ndim else x for k, x in w.items()}
-    try:
-        tangent, gradient, change = case.second(v, w, u)
-    except UnsupportedError as error:
-        if any(text in error.message for text in REFUSED):
-            return
-        raise Failure("hvp: UnsupportedError", error.message) from error
-    except Exception as error:
-        raise Failure(f"hvp: {type(error).__name__}", str(error).split("\n")[0]) from error
+    u = turned(w)
+    second = seconds(case, v, w, u)
+    if second is None:
+        return
+    tangent, gradient, change = second
     if v.keys() == found.v.keys():
         same("tangent beside hvp", without_scalars(tangent), found.tangent, case.tolerance)
     same("gradient beside hvp", gradient, {k: found.gradient[k] for k in gradient}, case.tolerance)
-    h, loose, steep = (1e-5, 1e-5, 1e3) if case.kernel.real == "double" else (4e-3, 3e-2, 20.0)
 
     def at(step: float) -> Vector:
-        seeds = {k: (x + step * u[k]).astype(x.dtype) for k, x in w.items()}
-        return case.derivative(seeds, gpuad.Reverse, moved(case, v, step))
+        return case.derivative(seeds_at(w, u, step), gpuad.Reverse, moved(case, v, step))
 
+    changes(case, gradient, change, at, tally)
+
+
+def second_alone(case: Case, tally: Tally) -> None:
+    """`hvp` against differences of the primal and of the gradient that it gives itself, and `<J v, w>` against `<v, J^T w>`, so that no
+    other kernel has to be derived. Raises Failure; Discarded if the kernel says nothing."""
+    with np.errstate(all="ignore"):
+        after = finite(case)
+        v, w = (case.in_hvp(x) for x in (case.direction(), case.seed()))
+        u = turned(w)
+        second = seconds(case, v, w, u)
+        if second is None:
+            tally.refused += 1
+            return
+        tangent, gradient, change = second
+        small_or_discarded(tangent, gradient)
+        differences(case, v, without_scalars(tangent), after, tally)
+        transposed(case, without_scalars(tangent), gradient, v, w)
+        changes(case, gradient, change, lambda step: case.second(v, seeds_at(w, u, step), u, moved(case, v, step))[1], tally)
+    tally.kernels += 1
+
+
+def turned(w: Vector) -> Vector:
+    """Directions of seeds: the same numbers elsewhere."""
+    return {k: x[::-1].copy() if x.ndim else x for k, x in w.items()}
+
+
+def seeds_at(w: Vector, u: Vector, step: float) -> Vector:
+    """Seeds `step` along a direction."""
+    return {k: (x + step * u[k]).astype(x.dtype) for k, x in w.items()}
+
+
+def seconds(case: Case, v: Vector, w: Vector, u: Vector) -> tuple[Vector, Vector, Vector] | None:
+    """What `Case.second` gives; None where hvp refuses a kernel by name."""
+    try:
+        return case.second(v, w, u)
+    except UnsupportedError as error:
+        if any(text in error.message for text in REFUSED):
+            return None
+        raise Failure("hvp: UnsupportedError", error.message) from error
+    except Exception as error:
+        raise Failure(f"hvp: {type(error).__name__}", str(error).split("\n")[0]) from error
+
+
+def changes(case: Case, gradient: Vector, change: Vector, at: Callable[[float], Vector], tally: Tally) -> None:
+    """The derivative of a gradient against central differences of it, element by element: an element is left out as in `differences`, for
+    kinks of the gradient. `at`: the gradient, a step along the direction."""
+    h, loose, steep = (1e-5, 1e-5, 1e3) if case.kernel.real == "double" else (4e-3, 3e-2, 20.0)
     runs = [(at(step), at(-step)) for step in (h, h / 2)]
     tally.seconds += 1
     for k, expected in change.items():

@@ -5,8 +5,11 @@ Real variables begin as float64 (a literal alone would be a float32, as in CuPy)
 
 from __future__ import annotations
 
+import importlib.util
 import random
 import textwrap
+from pathlib import Path
+from typing import Any
 
 ROW = 3  # elements of a row of y
 LITERALS = ("0.5", "0.25", "1.5", "-0.75", "2")
@@ -180,3 +183,13 @@ class RandomJit:
         inner = self.indented("\n".join(body))
         kernel = f"@jit.rawkernel()\ndef kernel(a, b, x, y, s, at, n, few):\n    {start}\n    if i < n:\n{self.indented(inner)}\n"
         return "import math\n\nimport numpy as np\n\nfrom gpuad import jit\n\n\n" + "\n\n".join([*helpers, kernel])
+
+
+def loaded(text: str, path: Path) -> Any:
+    """The module of a text; a file, because a jit function is read from its source."""
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -20,7 +20,7 @@ from ..arguments.arrays import address, leaf_memory, resolve
 from ..errors import ShadowError, UnsupportedError
 from .launch_memory import LaunchMemory, Vector, placed, plain
 from .reports import Check, Precision
-from .slopes import differences, norm, relative, slopes_of, without_scalars
+from .slopes import differences, dot, norm, relative, slopes_of, without_scalars
 
 SECOND = TANGENT, GRADIENT, CHANGE = "tangent beside hvp", "gradient beside hvp", "second derivatives"  # what is compared, in this order
 _SEEDED = 0.75  # of the seeds; where one is 0 its tangent is not, and counts
@@ -36,9 +36,11 @@ class Second:
     change: Vector
 
 
-def second_checks(state: LaunchMemory, precision: Precision, rng: np.random.Generator, notes: list[str]) -> Iterator[Check]:
+def second_checks(
+    state: LaunchMemory, precision: Precision, rng: np.random.Generator, notes: list[str], *, alone: bool = False
+) -> Iterator[Check]:
     """Compares `hvp` along one random direction with the launch and with differences of its gradient. Where `hvp` refuses the launch, a
-    note says why."""
+    note says why. `alone`: the gradient is that of `hvp` too, compared with its tangent, so that no other kernel is derived."""
     state.restore()
     v, w, u = state.random(rng, scaled=True), *(without_scalars(state.random(rng, scaled=False)) for _ in range(2))
     w = {key: values * (rng.random(values.shape) < _SEEDED) for key, values in w.items()}
@@ -49,9 +51,14 @@ def second_checks(state: LaunchMemory, precision: Precision, rng: np.random.Gene
         return
     slopes, weights, _ = differences(state, precision, v)
     yield Check(TANGENT, _error(second.tangent, slopes, weights, state.after()), precision.taylor)
-    gradient = state.reverse(w)
-    yield Check(GRADIENT, _apart(gradient, second.gradient), precision.dot)
-    slopes, weights, left_out = slopes_of(lambda step: state.reverse({k: w[k] + step * u[k] for k in w}, v, step), precision)
+
+    def gradient_at(step: float) -> Vector:
+        seeds = {k: w[k] + step * u[k] for k in w}
+        return along(state, v, seeds, u, step).gradient if alone else state.reverse(seeds, v, step)
+
+    gradient = gradient_at(0.0)
+    yield Check(GRADIENT, _untransposed(second, v, w) if alone else _apart(gradient, second.gradient), precision.dot)
+    slopes, weights, left_out = slopes_of(gradient_at, precision)
     if left_out > 0:
         why = "the gradient has a kink near, or is not finite"
         notes.append(f"{left_out:.2%} of the elements were left out of the second derivatives: {why}")
@@ -59,10 +66,10 @@ def second_checks(state: LaunchMemory, precision: Precision, rng: np.random.Gene
         yield Check(CHANGE, _error(second.change, slopes, weights, gradient), precision.taylor)
 
 
-def along(state: LaunchMemory, v: Vector, w: Vector, u: Vector) -> Second:
-    """Runs `hvp`. Raises UnsupportedError or ShadowError where that refuses the launch."""
+def along(state: LaunchMemory, v: Vector, w: Vector, u: Vector, step: float = 0.0) -> Second:
+    """Runs `hvp`, `step` along `v`. Raises UnsupportedError or ShadowError where that refuses the launch."""
     primal_dots, shadow_dots = _Copies(state, v), _Copies(state, u)
-    numbers = state.move(None, 0.0)
+    numbers = state.move(v, step)
     state.fill(w)
     actives = state.actives(numbers, w)
     dots = state.actives({p: layouts.with_floats(value, v[-1 - p]) for p, value in numbers.items()}, u)
@@ -111,6 +118,12 @@ def _error(found: Vector, slopes: Vector, weights: Vector, centre: Vector) -> fl
     weighed = [{key: np.where(weight > 0, one[key], 0.0) for key, weight in weights.items()} for one in (found, slopes, centre)]
     got, expected, middle = weighed
     return relative(norm({key: got[key] - expected[key] for key in got}), norm(got), norm(expected), norm(middle))
+
+
+def _untransposed(second: Second, v: Vector, w: Vector) -> float:
+    """By how much `<J v, w>` and `<v, J^T w>` differ, relative to their size."""
+    gap = dot(second.tangent, w) - dot(v, second.gradient)
+    return relative(gap, norm(second.tangent) * norm(w), norm(v) * norm(second.gradient))
 
 
 def _apart(one: Vector, other: Vector) -> float:

@@ -3,7 +3,6 @@ derivatives against differences of gradients. The functions are the same in ever
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from launch_tools import running
 from nightly import cases
-from random_jit import ROW, RandomJit
+from random_jit import ROW, RandomJit, loaded
 
 from gpuad import Duplicated
 from gpuad.testing import check_gradient
@@ -20,16 +19,6 @@ from gpuad.testing import check_gradient
 N = 6
 COUNT = cases(5, 20)
 NAMES = ("a", "b", "x", "y", "s")
-
-
-def _loaded(text: str, path: Path) -> Any:
-    """The module of a text; a file, because a jit function is read from its source."""
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _by_python(text: str, memory: dict[str, Any], at: Any) -> None:
@@ -52,7 +41,7 @@ def _by_python(text: str, memory: dict[str, Any], at: Any) -> None:
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_random_jit(seed: int, tmp_path: Path) -> None:
     made, rng = RandomJit(seed), np.random.default_rng(seed)
-    kernel = _loaded(made.text, tmp_path / f"jit_{seed}.py").kernel
+    kernel = loaded(made.text, tmp_path / f"jit_{seed}.py").kernel
     start = {name: rng.uniform(0.3, 1.2, (N, ROW) if name == "y" else N) for name in NAMES}
     at = rng.integers(0, N, N).astype(np.int32)
     expected, found = ({k: v.copy() for k, v in start.items()} for _ in range(2))

@@ -1,0 +1,131 @@
+"""`PYTHONPATH=.:tests python tests/second_search.py [GRAMMAR ...] --cases 2000`: second derivatives of random kernels, and nothing else.
+
+Of each kernel of a grammar `hvp` alone is derived, with nothing proved of the launch, and run by the reference executor: its tangent is
+compared with differences of the primal, its gradient with its tangent (`<J v, w> = <v, J^T w>`), and the derivative of its gradient with
+differences of that gradient. `--minutes` ends each grammar after so long; how many kernels there were is said of each. A kernel that fails
+is printed with its seed, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from launch_tools import running
+from random_cuda import random_kernel
+from random_cuda_checks import Case, Discarded, Failure, Tally, second_alone
+from random_jit import ROW, RandomJit, loaded
+from random_language import whole_kernel
+from random_language_case import WholeCase
+from random_shared import RandomShared
+from random_turns import RandomTurns
+
+import gpuad
+from gpuad import Duplicated
+from gpuad.errors import ShadowError
+from gpuad.testing.launch_memory import LaunchMemory, launched
+from gpuad.testing.second_check import second_checks
+
+Check = Callable[[Tally], None]
+
+
+def launch(kernel: Any, args: tuple[Any, ...], grid: int, block: int, seed: int) -> Check:
+    """The checks of a launch, by what `check_gradient` compares second derivatives with."""
+
+    def check(tally: Tally) -> None:
+        notes: list[str] = []
+        state = LaunchMemory(*launched(kernel, args, grid, block, 0, {}))
+        try:
+            for found in second_checks(state, state.precision(), np.random.default_rng(seed), notes, alone=True):
+                if not found.passed:
+                    raise Failure(found.name, f"{found.error:.2e}, at most {found.tolerance:.2e}")
+        except ShadowError as error:
+            if "no path from an active input" not in str(error):
+                raise
+            raise Discarded from error  # what it writes depends on nothing
+        tally.kernels += 1
+        tally.refused += any("hvp refuses" in note for note in notes)
+
+    return check
+
+
+def cuda(seed: int) -> tuple[str, Check]:
+    made = random_kernel(seed)
+    return made.text, lambda tally: second_alone(Case.of(made), tally)
+
+
+def language(seed: int) -> tuple[str, Check]:
+    made = whole_kernel(seed)
+    return made.text, lambda tally: second_alone(WholeCase.of(made), tally)
+
+
+def shared(seed: int) -> tuple[str, Check]:
+    made, r = RandomShared(seed, warps=seed % 5 == 0), np.random.default_rng(seed)
+    n = 2 * made.block - (0 if made.warps else 3)
+    args = (Duplicated(r.uniform(0.3, 0.9, n)), Duplicated(r.normal(size=n)), np.int32(n), np.int32(2))
+    return made.text, lambda tally: launch(gpuad.kernel(made.text, "k"), args, 2, made.block, seed)(tally)
+
+
+def turns(seed: int) -> tuple[str, Check]:
+    made, r = RandomTurns(seed), np.random.default_rng(seed)
+    n, size = 2 * made.block - 3, 2 * made.block
+    arrays = [Duplicated(r.uniform(0.1, 0.9, length)) for length in (n, n, size, size)]
+    return made.text, lambda tally: launch(gpuad.kernel(made.text, "k"), (*arrays, n, 2), 2, made.block, seed)(tally)
+
+
+def jit(seed: int) -> tuple[str, Check]:
+    made, r, n = RandomJit(seed), np.random.default_rng(seed), 6
+    arrays = [Duplicated(r.uniform(0.3, 1.2, (n, ROW) if name == "y" else n)) for name in ("a", "b", "x", "y", "s")]
+    args = (*arrays, r.integers(0, n, n).astype(np.int32), n, 2)
+
+    def check(tally: Tally) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            launch(loaded(made.text, Path(folder) / f"jit_{seed}.py").kernel, args, 2, 4, seed)(tally)
+
+    return made.text, check
+
+
+GRAMMARS: dict[str, Callable[[int], tuple[str, Check]]] = {f.__name__: f for f in (cuda, language, shared, turns, jit)}
+
+
+def searched(name: str, seeds: range, seconds: float) -> tuple[Tally, list[str]]:
+    """The kernels of a grammar with these seeds, as many as there is time for: what was counted, and what failed."""
+    tally, failed, end = Tally(), [], time.process_time() + seconds
+    with running("reference", plain=False):
+        for seed in seeds:
+            if time.process_time() > end:
+                break
+            text, check = GRAMMARS[name](seed)
+            try:
+                check(tally)
+            except Discarded:
+                tally.discarded += 1
+            except Exception as error:  # whatever it is, the others are still checked
+                failed.append(f"{name}, seed {seed}: {type(error).__name__}: {error}\n{text}")
+                print(failed[-1], flush=True)
+    return tally, failed
+
+
+def main(
+    grammars: Annotated[list[str] | None, typer.Argument(help=f"of {', '.join(GRAMMARS)}; all by default")] = None,
+    cases: Annotated[int, typer.Option(help="kernels of each grammar")] = 2000,
+    seed: Annotated[int, typer.Option(help="that of the first")] = 0,
+    minutes: Annotated[float, typer.Option(help="of CPU time, that each grammar may take")] = 1e6,
+) -> None:
+    """Compares second derivatives of random kernels with differences."""
+    wrong = []
+    for name in grammars or GRAMMARS:
+        start = time.process_time()
+        tally, failed = searched(name, range(seed, seed + cases), 60 * minutes)
+        wrong += failed
+        print(f"{name}: {len(failed)} failed; {tally}; {time.process_time() - start:.0f} s", flush=True)
+    raise typer.Exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    typer.run(main)
