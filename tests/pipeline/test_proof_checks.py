@@ -24,7 +24,7 @@ def certify_all(monkeypatch: pytest.MonkeyPatch, *, meet: bool = False) -> None:
     """Whatever is asked for has a certificate; `meet`: but for what no two threads meet in."""
     monkeypatch.setattr(certificates, "_reasons", lambda *args: {})
     if not meet:
-        monkeypatch.setattr(schedule, "conflicting", lambda *args: frozenset())
+        monkeypatch.setattr(schedule, "conflicting", lambda *args: {})
 
 
 def run(text: str) -> list[Any]:
