@@ -138,7 +138,7 @@ class Duplicated(Operators, _Annotated):
     Raises ShadowError when `x` is an annotation itself.
     """
 
-    __slots__ = ("_deferred", "_keep", "_make", "_of", "_shadow")
+    __slots__ = ("__weakref__", "_deferred", "_keep", "_make", "_of", "_shadow")
 
     @public
     def __init__(self, x: Any, dx: Any = None, *, keep: bool = False) -> None:
@@ -150,6 +150,11 @@ class Duplicated(Operators, _Annotated):
         self._make: Callable[[], Any] | None = None  # not a method of its own: a pair is freed with its last reference
         self._keep = keep
         self._of: Duplicated | None = None  # the pair that the caller made, of which this is a view
+
+    @property
+    def own_primal(self) -> Any:
+        """The array, for code that does not let the caller have it."""
+        return self._primal
 
     @property
     def shadow(self) -> NdArray:

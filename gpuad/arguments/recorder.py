@@ -42,6 +42,9 @@ class Recorder(Protocol):
     def maker(self, array: NdArray) -> Any:
         """What is known of such an array, if it can be made again."""
 
+    def as_known(self, x: Any) -> Any:
+        """An argument of a call as the recording knows it."""
+
     @property
     def awaited(self) -> Any:
         """In a program that is known, an array that it makes next."""

@@ -22,7 +22,9 @@ from ..runtime.array_types import NdArray
 
 def primal_of(x: Any, name: str = "") -> Any:
     """The array itself, of an annotated one too. ArgumentTypeError for one of a class derived from NumPy's."""
-    if isinstance(x, Duplicated | BatchDuplicated | Const):
+    if isinstance(x, Duplicated):
+        return x.own_primal
+    if isinstance(x, BatchDuplicated | Const):
         return x.primal
     refuse_subclass(x, name)
     return x

@@ -48,7 +48,7 @@ def new_array(like: Any, shape: Sequence[int], dtype: Any, *, active: bool) -> A
 def temporary(array: NdArray) -> Duplicated:
     """A new array (C-contiguous) as a pair; its shadow is made when it is first needed."""
     tape = current.get()
-    made = tape.maker(array) if tape is not None and is_real(array.dtype) else None
+    made = tape.maker(array) if tape is not None and (array.dtype.kind == "c" or is_real(array.dtype)) else None
     return Temporary(made) if made is not None else Duplicated(array)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ..api import CallKey, Family, Past, Planned, call_key, replay_call
 from ..arguments.layouts import signature
 from ..arguments.recorder import Recorder, current
-from ..tape.memory.temporaries import Temporary, inner
+from ..tape.memory.temporaries import Temporary
 from ..tape.replay.trace_steps import arrays_of, lasting
 
 
@@ -36,11 +36,12 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """An operation; its operands are kept alive, whose ids are what it is known by."""
+    """An operation; its operands, and what it made, are kept alive, whose ids are what it is known by."""
 
     operands: tuple[Any, ...]
     arrays: tuple[Any, ...]
     launch: Launch
+    made: Any = None
 
 
 def known(name: Hashable, operands: Sequence[Any]) -> Launch | None:
@@ -69,14 +70,14 @@ def remember(name: Hashable, operands: Sequence[Any], launch: Launch, result: An
     made = result.maker if type(result) is Temporary else None
     if recorder is None or not recorder.learns or (made is None) is not (result is None) or not all(map(lasting, operands)):
         return
-    own = tuple(inner(x, recorder) for x in operands)
+    own = tuple(map(recorder.as_known, operands))
     key = (name, *_words(own, recorder), *(() if made is None else (id(made),)))
-    recorder.words[key] = _Known(own, _arrays(own), _inside(launch, recorder))
+    recorder.words[key] = _Known(own, _arrays(own), _inside(launch, recorder), made)
 
 
 def _inside(launch: Launch, tape: Recorder) -> Launch:
     """A launch with what the tape knows its arguments as."""
-    return replace(launch, args=tuple(inner(x, tape) for x in launch.args))
+    return replace(launch, args=tuple(map(tape.as_known, launch.args)))
 
 
 def _words(operands: Sequence[Any], tape: Recorder) -> tuple[Hashable, ...]:
@@ -90,7 +91,7 @@ def _word(x: Any, tape: Recorder) -> Hashable:
         return kind, x
     if kind is float:
         return kind, x, math.copysign(1.0, x)
-    return (kind, *_words(x, tape)) if kind is tuple else id(inner(x, tape))
+    return (kind, *_words(x, tape)) if kind is tuple else id(tape.as_known(x))
 
 
 def _arrays(operands: Sequence[Any]) -> tuple[Any, ...]:

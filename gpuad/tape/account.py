@@ -47,12 +47,14 @@ class Row:
 @dataclass(frozen=True)
 class Account:
     """Printable; one row for each (memory, needer, overwriter). `budget`: what keeping within one comes to, if there is one; `lossy`:
-    what is stored less exactly, with the error, a line for each array."""
+    what is stored less exactly, with the error, a line for each array; `anew`: why the round was recorded anew, nothing where it was known
+    from the one before, or is the first."""
 
     operations: int
     rows: tuple[Row, ...]
     budget: str = ""
     lossy: tuple[str, ...] = ()
+    anew: str = ""
 
     @property
     def saved_bytes(self) -> int:
@@ -62,7 +64,8 @@ class Account:
     def __str__(self) -> str:
         head = f"tape: {self.operations} operations; saved {self.saved_bytes} B in {sum(r.pieces for r in self.rows)} pieces"
         lines = [f"  {r.name:<12} {r.bytes:>12} B  needed by {r.needed_by}, overwritten by {r.overwritten_by}" for r in self.rows]
-        return "\n".join([head, *([f"  {self.budget}"] if self.budget else []), *(f"  {line}" for line in self.lossy), *lines])
+        anew = [f"  recorded anew: {self.anew}"] if self.anew else []
+        return "\n".join([head, *anew, *([f"  {self.budget}"] if self.budget else []), *(f"  {line}" for line in self.lossy), *lines])
 
 
 def account(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from threading import get_ident
@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.arrays import address
 from ..arguments.recorder import current
 from ..errors import ArgumentError, TapeError
 from ..pipeline import executor_of
@@ -45,6 +46,7 @@ from .memory.change_detection import Watch
 from .memory.lossy_arrays import Store
 from .memory.made_arrays import MadeArrays
 from .memory.memory_log import Kind, MemoryLog, What
+from .memory.staging import Staging
 from .memory.streams import Streams
 from .record.launch_recording import LaunchRecording
 from .record.operations import Foreign
@@ -131,7 +133,8 @@ class Tape(LaunchRecording):
         saved = Arena(partial(self._bytes, kind=Kind.saved)) if within is None else within.saved
         transient: Arena = Arena(partial(self._bytes, kind=Kind.scratch), work) if within is None else within.transient
         self.reversals = ReversePlanner(self)
-        super().__init__(saved, transient, within, MadeArrays(self._new_home))
+        staging = Staging(lambda size: self._zeros(size, np.uint8, Kind.primal), self._works_on, self._admits)
+        super().__init__(saved, transient, within, MadeArrays(self._new_home, staging))
         weakref.finalize(self, self.streams.let_all_go).atexit = False
         weakref.finalize(self, self.guard.locks.release).atexit = False
 
@@ -140,6 +143,18 @@ class Tape(LaunchRecording):
         if self.within is not None and self.state.is_recording:
             self.within.make_room(size * np.dtype(dtype).itemsize)
         return self._zeros(size, dtype, Kind.shadow)
+
+    def _works_on(self) -> Iterator[tuple[int, int]]:
+        """The ranges of addresses that the program works on, but for buffers."""
+        found = {where: int(a.root.nbytes) for where, a in self.allocations.items()}
+        found |= {where: int(made.array.nbytes) for where, made in self.made.arrays.items()}
+        found |= {address(root): int(root.nbytes) for root in self.shadows.roots}
+        found |= {where: max(found.get(where, 0), region.high) for where, region in self.shadows.numbers.items()}
+        return ((where, where + size) for where, size in found.items() if where not in self.made.staging.buffers)
+
+    def _admits(self, size: int) -> bool:
+        """Whether there is room for a buffer."""
+        return self.within is None or self.within.admits_buffer(size)
 
     def _zeros(self, size: int, dtype: Any, kind: Kind) -> Any:
         """Memory of the tape: all that it has, but for arrays that operations make, comes from here."""
@@ -199,10 +214,13 @@ class Tape(LaunchRecording):
             self._entries[_ENTRY] = entry
         self._decided = ""
         self.memory.begin()  # while what it had recorded is still there, for who listens
+        before = self.state
         self.state = interrupted(when="before the recording began")  # what it had recorded is changed from here on
         self.store.forget()
         if not self._expects():
+            previous = self._previous() if before.is_complete else None
             self.forget()
+            self.cursor.compare_with(previous)
         self.streams.begin()
         self._begun = perf_counter()
         self.joint = None
@@ -298,6 +316,7 @@ class Tape(LaunchRecording):
         self.values.demand_all()
         self.paired = self.shadows.count
         self._remember()
+        self.made.staging.drop_unused()
         if self.within is not None:
             self.within.conclude()
 
@@ -305,12 +324,13 @@ class Tape(LaunchRecording):
     def overwrites(self, *arrays: Any) -> None:
         """Announces that code which the tape does not see is about to overwrite the arrays, with values that depend on nothing active.
         NumPy arrays may be written until the next operation on them; shadows of theirs are taken. TapeError outside of the tape's block."""
-        arrays = self.inner(arrays)
-        if self.repeats(Foreign, arrays):
+        given = self.inner(arrays)
+        if not self.learns and self.repeats(Foreign, self.staged(Foreign, given), given):
             return
         frame = user_frame()
+        line = line_of(frame)
         try:
-            self.record_foreign(arrays, line_of(frame), place_of(frame))
+            self.record_foreign(self.staged(Foreign, given, line), line, place_of(frame), given)
         except BaseException:
             self.unknown()
             raise
@@ -356,6 +376,7 @@ class Tape(LaunchRecording):
             self.transient.reset()
             self._watch.check(self._portion)
             self.transient.reset()
+            self.made.staging.load_shadows()
             resolved, plan = self.reversals.planned(seeds)
         except MemoryError as error:
             error.add_note(self.memory.ran_out("No shadow was touched: the reverse may be tried again."))
@@ -380,6 +401,9 @@ class Tape(LaunchRecording):
                     error.add_note(self.memory.ran_out("Arrays are as the program left them, shadows are undefined: record it again."))
                 self.memory.tell(What.failed)
                 raise
+        self.made.staging.store_shadows()
+        if self.restore:
+            self.made.staging.store_all()
         self.store.refuse_unfit(self.allocations, "Shadows are undefined.")
         self.assembled = plan.assembled
         self.state = REVERSED
@@ -410,14 +434,16 @@ class Tape(LaunchRecording):
         resolved, plan = self.reversals.planned(seeds, lasting=True)
         _check_used(plan, allow_unused)
         if self.made.arrays:
-            self.cursor.drop()  # the arrays are the graph's
+            self.cursor.drop("its arrays are those of a graph")
         if executor.stream() is not None and not all(_on_device(seed) for _, seed, _, _ in resolved or ()):
             raise TapeError("a seed of a graph on a GPU is a CuPy array or a number, not an array of the host")
         executors = executor, executor_of(self._library, True)
         read = [replace(a) for a in self.allocations.values()]  # as its reverse does: the tape itself may need less of them later
         tape = Captured(read, self.streams, *executors, self._use_up, self._used_by, tuple(self.streams.sources.values()))
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
-        return Graph(forward_parts(self.steps, redirected(self, self.steps)), reverse_parts(plan, pairs), plan, tape)
+        return Graph(
+            forward_parts(self.steps, redirected(self, self.steps)), reverse_parts(plan, pairs, self.made.staging, self.restore), plan, tape
+        )
 
     def decided(self, name: str) -> None:
         """Notes that data have decided, within a call of the kernel, which launches came."""
@@ -536,10 +562,11 @@ class Tape(LaunchRecording):
         return tuple((name, made.where, int(made.array.nbytes)) for name, made in held if name is not None)
 
     def explain(self) -> Account:
-        """For each saved piece the bytes, who needs it and who overwrites it; within a budget, what its plan stores, runs again, offloads
+        """For each saved piece the bytes, who needs it and who overwrites it; of a round that was recorded anew, which call was another one
+        than in the round before, and why; within a budget, what its plan stores, runs again, offloads
         and keeps, with bytes and reasons. Printable; `.rows`. Arrays are called as the caller calls them, or else as the kernels do."""
         made, names = {a: made.where for a, made in self.made.arrays.items()}, array_names(user_frame())
-        found = account(self.operations, list(self.allocations.values()), made, names)
+        found = replace(account(self.operations, list(self.allocations.values()), made, names), anew=self.cursor.why)
 
         def called(where: int) -> str:
             return names.get(where) or (f"temporary of {made[where]}" if where in made else self.allocations[where].name)

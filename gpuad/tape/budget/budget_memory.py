@@ -83,7 +83,7 @@ class BudgetMemory(ABC):
         self._resuming: tuple[bool, bool] | None = None
         self._fits_stored = False  # whether a program that comes again is known to need no second run
         self._ahead = False  # whether transient memory is asked for by an operation that has not begun
-        self.most = 0
+        self.most = self.spare = 0
 
     def forget(self) -> None:
         """Begins anew."""

@@ -186,6 +186,19 @@ class Budget(FirstRecording):
         finally:
             self._old, self._resuming = [], None
 
+    def note_spare(self) -> None:
+        """Notes what the budget leaves beside the program that was recorded, for buffers of one that is recorded in its place."""
+        free, keeping = self.limited() - self.tape.made.nbytes, self.planner.peak(self.planner.keeping())
+        self.spare = free - (keeping if keeping <= free else self.planner.least())
+
+    def admits_buffer(self, size: int) -> bool:
+        """Whether so many bytes are left; they are taken then."""
+        size = rounded_up(size)
+        if size > self.spare or not self._fits(size):
+            return False
+        self.spare -= size
+        return True
+
     def check_planned(self) -> None:
         """A plan has been made: shadows of temporaries may have got copies. BudgetError if that is too much."""
         if self.added() > self.limited():

@@ -26,10 +26,11 @@ Depends = tuple[Array, bool, bool]  # whether the recording depends on it, and w
 
 class Guard:
     """`locks`: what is locked. For each owner of memory: the arrays that the recording depends on, and others that it has met. `own`:
-    whether an array is one that an operation made: others have views of it (`lend`)."""
+    whether an array is one that an operation made: others have views of it (`lend`); `outside`: the address of the array for which a
+    buffer stands, by that of the buffer."""
 
-    def __init__(self, own: Callable[[Array], bool]) -> None:
-        self.locks, self._own = Locks(), own
+    def __init__(self, own: Callable[[Array], bool], outside: Callable[[int], int]) -> None:
+        self.locks, self._own, self._outside = Locks(), own, outside
         self.forget()
 
     def forget(self) -> None:
@@ -65,8 +66,10 @@ class Guard:
 
     def _close(self, owner: Array) -> None:
         """An operation works on an array: what was opened of it is locked again."""
-        for array in self._opened.pop(address_of(owner), ()) if self._opened else ():
-            self.locks.lock(array)
+        where = address_of(owner)
+        for key in {where, self._outside(where)} if self._opened else ():
+            for array in self._opened.pop(key, ()):
+                self.locks.lock(array)
 
     def _lock(self, key: int, array: Array, made: bool) -> None:
         self._news.append((array, made))
@@ -114,7 +117,11 @@ class Guard:
                 self._close(owner_of(array))
             for array, made in step.locks or ():
                 self.locks.lock(array, made)
-        for old, new in zip(step.args, args, strict=True):
+        self.follow(step.args, args)
+
+    def follow(self, args: Sequence[Any], given: Sequence[Any]) -> None:
+        """What the caller has passed is locked as is what has come in its place."""
+        for old, new in zip(args, given, strict=True):
             if old is not new:
                 self._take(old, new)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...arguments.annotations import Duplicated
-from ...arguments.arrays import address, resolve
+from ...arguments.arrays import address, leaf_memory, resolve
 from ...budget import rounded
 from ...errors import ShadowError
 from ...ir.dtypes import shadow_dtype
@@ -22,24 +22,30 @@ from ...runtime.base import Executor, Memory, owner_of
 from ..reverse.copy_on_write import Homes, New
 from ..reverse.shadows import Shadows
 from .array_guard import Guard
+from .staging import Staging
 from .streams import Streams
 from .temporaries import Made
 
 
 class MadeArrays:
     """`arrays`: what operations made, by address; `shadows`: those of temporaries, flat, by address, which live in `homes`; `guard`: what
-    locks the arrays of the recording. `new`: makes memory for a shadow."""
+    locks the arrays of the recording. `new`: makes memory for a shadow; `staging`: buffers in place of arrays that are others in each
+    round."""
 
-    def __init__(self, new: New) -> None:
-        self.homes = Homes(new)
-        self.guard = Guard(lambda array: bool(self.arrays) and address(array) in self.arrays)
+    def __init__(self, new: New, staging: Staging) -> None:
+        self.homes, self.staging = Homes(new), staging
+        self.guard = Guard(lambda array: bool(self.arrays) and address(array) in self.arrays, staging.outside)
         self._arrived: Any = None  # a mark behind the last copies that handles were given
+        self.arrays: dict[int, Made] = {}
         self.forget()
 
     def forget(self) -> None:
         """A recording begins anew."""
         self.homes.reset()
-        self.arrays: dict[int, Made] = {}
+        for where, made in self.arrays.items():
+            if made.apart:
+                self.staging.buffers.pop(where, None)
+        self.arrays = {}
         self.shadows: dict[int, Any] = {}
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
 
@@ -47,20 +53,25 @@ class MadeArrays:
     def nbytes(self) -> int:
         """Bytes of the arrays and of all homes of shadows, with copies of shadows, as a pool rounds them."""
         kept = (*(made.array for made in self.arrays.values()), *self.homes.arrays)
-        return sum(rounded(int(array.nbytes)) for array in kept)
+        staged = (buffer.root for where, buffer in self.staging.buffers.items() if where not in self.arrays)
+        return sum(rounded(int(array.nbytes)) for array in (*kept, *staged))
 
     def note(self, made: Made) -> None:
         """An operation has made an array; or made it again, with the shadow that it had then."""
         if made.pair.has_shadow:
-            self._note_shadow(resolve(made.pair.own_shadow).root, made.array)
+            self._note_shadow(leaf_memory(made.pair.own_shadow).root, made.array)
         self.arrays[address(made.array)] = made
+        if made.apart:
+            self.staging.buffers[address(made.array)] = made.memory
 
     def shadow(self, array: NdArray) -> Any:
         """A shadow of zeros for a temporary, laid out like it (C-contiguous)."""
-        root = self.homes.take(int(array.size), shadow_dtype(array.dtype))
+        dtype = np.dtype(shadow_dtype(array.dtype))
+        halves = dtype if dtype.kind != "c" else np.dtype(f"f{dtype.itemsize // 2}")
+        root = self.homes.take(int(array.size) * (dtype.itemsize // halves.itemsize), halves)
         root.fill(0)
         self._note_shadow(root, array)
-        return root[: array.size].reshape(array.shape)
+        return root[: array.size * (dtype.itemsize // halves.itemsize)].view(dtype).reshape(array.shape)
 
     def _note_shadow(self, root: NdArray, array: NdArray) -> None:
         self.homes.keep(root)
@@ -84,7 +95,7 @@ class MadeArrays:
 
     def maker(self, array: NdArray) -> Made | None:
         """What is known of an array that an operation has made; None where it has no elements."""
-        return self.arrays.get(address(array)) if array.size else None
+        return self.arrays.get(self.staging.place_of(address(array))) if array.size else None
 
     def handed_out(self, x: Any) -> Any:
         """What a caller's code may keep: of an array that an operation made, or a view of it, one that keeps its memory from being used
@@ -94,6 +105,13 @@ class MadeArrays:
             return x
         room = owner_of(made.handed_out()).reshape(-1).view(np.uint8)  # which is not locked, whatever is made of it
         return np.ndarray(x.shape, x.dtype, room, address(x) - address(made.array), x.strides)
+
+    def inside(self, x: Any) -> Any:
+        """An argument; of an array that was handed out the one that the tape has, since to have the other is to hold it."""
+        if type(x) is not np.ndarray or x.base is None or not x.size:
+            return x
+        made = self.arrays.get(address(owner_of(x)))
+        return x if made is None else made.memory.inside(x, address(x) - address(made.array))
 
     # --- memory that is used again -----------------------------------------------------------------------------------------------------
 
@@ -107,18 +125,18 @@ class MadeArrays:
         """The memory is about to be used again: who still has a handle gets a copy."""
         self._arrived = made.take_back(executor, self._arrived)
 
-    def taken_back(self, executor: Executor, streams: Streams) -> bool:
-        """Whether all arrays may be made again, by the same program: then they are ready for that. Their shadows begin with zeros, as
-        ever."""
-        if any(made.is_handed_out for made in self.arrays.values()):
-            return False
+    def taken_back(self, executor: Executor, streams: Streams) -> str:
+        """Makes all arrays ready to be made again, by the same program; else why they are not. Their shadows begin with zeros, as ever."""
+        held = next((made for made in self.arrays.values() if made.is_handed_out and not made.apart), None)
+        if held is not None:
+            return f"an array that was made at {held.where} is still held: from the next round on its holder gets a copy"
         if self.arrays:
             streams.take_back(executor)
             for made in self.arrays.values():
                 self.part(made, executor)
         for root in self.shadows.values():
             root.fill(0)
-        return True
+        return ""
 
     def spare(self, shape: tuple[int, ...], dtype: Any, active: bool, stream: Any, pairings: Shadows) -> Made | None:
         """An array that is not held any more, whose memory can be that of a new one on this stream. It has the shadow that the new one is

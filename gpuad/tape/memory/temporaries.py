@@ -18,6 +18,7 @@ from ...arguments.annotations import Duplicated
 from ...arguments.arrays import address
 from ...runtime.array_types import NdArray
 from ...runtime.base import Executor
+from .staging import Buffer
 
 Take = Callable[[Any], Any]
 
@@ -49,15 +50,17 @@ class _Shared:
 class Made:
     """An array, not of size 0, that an operation made within the tape `owner`, at the user's line `where`. `pair`: the array with its
     shadow, as that tape knows it, which `shadow` makes when it is first needed; `stream`: on which the array was made last, `source`: on
-    which its memory was, None where there are none."""
+    which its memory was, None where there are none. `apart`: whether others are given memory of their own; `memory`: the
+    array's, as a buffer for that."""
 
-    __slots__ = ("_handles", "_shared", "_view", "_views", "array", "owner", "pair", "source", "stream", "where")
+    __slots__ = ("_handles", "_shared", "_view", "_views", "apart", "array", "memory", "owner", "pair", "source", "stream", "where")
 
     def __init__(self, array: NdArray, shadow: Callable[[Any], Any], owner: Any, stream: Any, where: str) -> None:
         self.array, self.owner, self.where = array, owner, where
         self.pair = Duplicated(array)
         self.pair._make = lambda: shadow(array)
         self.source = self.stream = stream
+        self.apart, self.memory = False, Buffer.of(array)
         self._handles: list[Callable[[], Any]] = []
         self._views: dict[tuple[Any, ...], Duplicated] = {}
         self._shared: Callable[[], Any] = _nobody
@@ -67,10 +70,16 @@ class Made:
         """A view of the array for others to have: the same one as long as they have it."""
         view = self._view()
         if view is None:
-            behind = self._shared() or _Shared(self.array)
+            behind = self._shared() or _Shared(self.array if not self.apart else self._copied_apart())
             view = behind.view()
             self._shared, self._view = weakref.ref(behind), weakref.ref(view)
         return view
+
+    def _copied_apart(self) -> Any:
+        """A copy for others to have, which follows what the program does to the array."""
+        copy = self.array.copy()
+        self.owner.made.staging.stand_for(self.memory, copy)
+        return copy
 
     @property
     def is_handed_out(self) -> bool:
@@ -109,6 +118,8 @@ class Made:
             for handle in handles:
                 handle.part(copy, mark)
         self._handles.clear()
+        if self.apart:  # who still has what was handed out has memory of his own
+            self._shared = self._view = _nobody
         return mark
 
     def _copy(self, executor: Executor) -> Any:
@@ -127,7 +138,7 @@ class Temporary(Duplicated):
     """A handle: the pair that a caller has of an array that an operation made, or a view of such a pair. Once it has parted it is a pair
     like any other."""
 
-    __slots__ = ("__weakref__", "_arriving", "_inner", "_made_by", "_path")
+    __slots__ = ("_arriving", "_inner", "_made_by", "_path")
 
     def __init__(self, made: Made, path: tuple[Take, ...] = ()) -> None:
         super().__init__(_along(made.array, path))
@@ -149,6 +160,11 @@ class Temporary(Duplicated):
             self._arriving.synchronize()
             self._arriving = None
         return self._primal
+
+    @property
+    def own_primal(self) -> Any:
+        """The array, for code that does not let the caller have it."""
+        return self._primal if self._made_by is not None else self.primal
 
     @property
     def own_shadow(self) -> Any:

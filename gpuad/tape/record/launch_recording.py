@@ -23,6 +23,7 @@ from ...runtime.array_types import Extents
 from ...runtime.base import Memory
 from ..budget.rerun import launch_again
 from ..memory.arena import Full, Pooled
+from ..replay.differences import difference
 from ..replay.trace_cache import KnownLaunch, call_key, line_of, place_of, user_frame
 from ..replay.trace_steps import LaunchStep, constant, lasting
 from .operation_recording import OperationRecording, Saving
@@ -33,16 +34,20 @@ class LaunchRecording(OperationRecording):
 
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
-        args, step = self.inner(args), self.cursor.expected
+        given, step = self.inner(args), self.cursor.expected
+        args = given
         if step is not None:
-            same = step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream)
-            if same:
-                self.guard.again(step, args)
+            args = self.staged(kernel, given)
+            if step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream):
+                self.guard.again(step, given)
                 if self._repeat(step):
                     return
-            self.differ()
+            self.differ(difference(step, kernel, args, grid, block))
         frame = user_frame()
-        self.record_launch(kernel, grid, block, args, shared_mem, stream, line_of(frame), place_of(frame))
+        line = line_of(frame)
+        args = self.staged(kernel, given, line)
+        self.record_launch(kernel, grid, block, args, shared_mem, stream, line, place_of(frame))
+        self.guard.follow(args, given)
 
     def record_launch(
         self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any, line: Any, where: str
@@ -115,6 +120,8 @@ class LaunchRecording(OperationRecording):
         with executor.on(call.stream):
             self.streams.enter(executor)
             room = 0
+            reads, writes = self._touched(operation.kernel, call)
+            self.stage(reads, writes, lambda position: call.bound.arguments[position].array)
             if adjoint is not None and known.doubtful:
                 step.check = partial(self._check_stores, adjoint, call)
                 if not self.doing.dry:

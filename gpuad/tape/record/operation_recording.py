@@ -21,12 +21,13 @@ from ...errors import TapeError
 from ...pipeline import executor_of
 from ...program.ir.region import Region, of_array
 from ...public_calls import show
-from ...runtime.actions import ByPython
+from ...runtime.actions import ByPython, perform
 from ...runtime.allocation import asked
 from ...runtime.array_types import NdArray
 from ..budget.rerun import Rerun, of_uses, rule_again
 from ..memory.lossy_arrays import Store
 from ..memory.memory_log import Kind, MemoryLog
+from ..memory.staging import storing
 from ..memory.temporaries import Made, Temporary, inner
 from ..replay.trace_cache import KnownCall, line_of, place_of, user_frame
 from ..replay.trace_replay import Repeating
@@ -35,6 +36,7 @@ from ..status import RECORDING, interrupted_by
 from . import rule_calls
 from .operations import Effects, Foreign, Operation, Renewed, Use
 from .recorded_rule import Ruled
+from .rule_checks import mapped
 from .rule_declaration import Declared
 
 _K = TypeVar("_K", bound=KnownCall)
@@ -72,6 +74,7 @@ class OperationRecording(Repeating):
                 run()
 
         self.store.refuse_needed(operation)
+        self._stage_rule(operation)
         action = ByPython(act, operation.name, operation.where, operation.rule.opaque)
         if self.within is not None:
             self.within.coming(rule_again(operation, action, self._library), (operation.rule, step.line))
@@ -90,10 +93,24 @@ class OperationRecording(Repeating):
                 a.tainted = a.tainted | region
             else:
                 a.written_bare = a.written_bare | region
-        self._note(step, all(map(lasting, step.args)))
+        self._note(step, all(lasting(x, copied=True) for x in step.args))
 
-    def record_foreign(self, arrays: Sequence[Any], line: Any, where: str) -> None:
-        """Records an announcement that is new."""
+    def _stage_rule(self, operation: Ruled) -> None:
+        operands, others = operation.operands, []
+
+        def collect(_: str, x: Any) -> None:
+            if is_array(x) and x.size and not x.dtype.hasobject:
+                others.append(x)
+
+        for name, value in operation.values.items():
+            if name not in operands:
+                mapped(value, name, collect)
+        uses = [o.use for o in operands.values()]
+        names, written = operation.effect.arrays, [operands[n].use for n in operation.effect.writes if n in operands]
+        self.stage(uses, written, lambda position: operands[names[position]].array, others)
+
+    def record_foreign(self, arrays: Sequence[Any], line: Any, where: str, given: Sequence[Any] = ()) -> None:
+        """Records an announcement that is new. `given`: the arrays as the caller has passed them."""
         self._require(RECORDING)
         uses: list[Use] = []
         cleared: list[Any] = []
@@ -119,7 +136,7 @@ class OperationRecording(Repeating):
         if self.within is not None:
             self.within.coming(Rerun({}, of_uses(uses), of_uses(uses), None, None, "the tape does not see it"), (Foreign, line))
         with Saving(self, Foreign("foreign code", where, Effects(tuple(uses), must=tuple(uses)), cleared)):
-            self.guard.open(arrays)
+            self.guard.open((*arrays, *given))
         for use in uses:
             use.allocation.written_bare = use.allocation.written_bare | use.region
         step = ForeignStep(Foreign, tuple(arrays), line, where)
@@ -133,7 +150,8 @@ class OperationRecording(Repeating):
         wanted, step = (library.__name__, shape, dtype, active), self.cursor.expected
         if isinstance(step, MadeStep) and step.args == wanted and self.make_again():
             return step.made.handed_out()
-        self.differ()
+        self.differ(f"an array of shape {shape} and type {np.dtype(dtype)} is made")
+        before = self.cursor.before(MadeStep)
         if library is np:
             asked(math.prod(shape) * np.dtype(dtype).itemsize)
         if self.within is not None and self.state.is_recording:
@@ -149,6 +167,8 @@ class OperationRecording(Repeating):
             return array
         self.memory.took(Kind.primal, array)
         made = Made(array, self.temporary_shadow, self, executor_of(library.__name__).stream(), place_of(user_frame()))
+        if before is not None and before.held:
+            made.apart = True
         self.record_made(made, wanted)
         return made.handed_out()
 
@@ -193,7 +213,7 @@ class OperationRecording(Repeating):
         if not isinstance(step, RenewedStep):
             return True
         if not self.made.is_free(step.made):
-            self.differ()
+            self.differ("the array that was made there before is still held")
             return False
         self.made.part(step.made, executor_of(self._library))
         return True
@@ -204,15 +224,19 @@ class OperationRecording(Repeating):
 
     def temporary_shadow(self, array: NdArray) -> Any:
         """A shadow of zeros for a temporary of this recording, in memory of the tape, laid out like the array (C-contiguous)."""
-        self.differ()
+        self.differ("a shadow is made for a temporary that had none")
         self._library = self._library or namespace(array).__name__
         return self.made.shadow(array)
 
     def inner(self, args: Any) -> Any:
-        """The arguments of a call as the tape knows them."""
+        """The arguments of a call, with the pairs that the tape knows in place of handles."""
         if not self.made.arrays or not isinstance(args, tuple | list) or not any(type(x) is Temporary for x in args):
             return args
         return (FlatArguments if type(args) is FlatArguments else tuple)(inner(x, self) for x in args)
+
+    def as_known(self, x: Any) -> Any:
+        """An argument as the tape knows it."""
+        return self.made.inside(inner(x, self))
 
 
 class Saving:
@@ -228,6 +252,8 @@ class Saving:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if kind is None:
+            if not self.tape.doing.dry:
+                perform(storing(self.tape.copied[1]))
             self.tape._after(self.operation)
         else:
             self.tape.state = interrupted_by(error, f"at operation {len(self.tape.operations)} ({self.operation.name})")

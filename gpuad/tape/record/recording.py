@@ -90,6 +90,7 @@ class Recording:
         if known is None or known.root.nbytes < size:
             root = resolve(memory.root.view(np.uint8)).root  # all of it: elements of several bytes leave some at its end
             self._refuse_overlap(where, int(root.nbytes))
+            self.made.staging.refuse_overlap(where, int(root.nbytes))
             known = self.allocations[where] = Allocation(root, where, f"memory {len(self.allocations)}")
             known.lossy = self.store.of(where)
         return known

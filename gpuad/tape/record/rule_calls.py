@@ -23,9 +23,8 @@ from ...program.ir.region import Region, of_array
 from ...public_calls import show
 from ...runtime.array_locks import writeable
 from ...runtime.base import Memory
-from ..memory.temporaries import inner
 from ..replay.trace_cache import KnownCall, call_key, line_of, place_of, user_frame
-from ..replay.trace_steps import Step
+from ..replay.trace_steps import Step, lasting
 from .operations import Effects, Use
 from .recorded_rule import Operand, Ruled, view_in
 from .rule_checks import compare, is_constant, mapped, marks, parameter_of, read_only, run
@@ -54,15 +53,25 @@ class RuleStep(Step):
 
 def record(rule: Declared, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region]) -> None:
     """Hands a call to the tape, which may know it from the last time."""
-    given = tuple(inner(x, tape) for x in arguments.values())
-    if tape.repeats(rule, given, regions):
+    given = tuple(map(_own, tape.inner(tuple(arguments.values()))))
+    if not tape.learns and tape.repeats(rule, tape.staged(rule, given), given, regions):
         return
     frame = user_frame()
+    line = line_of(frame)
+    args, before = tape.staged(rule, given, line), tape.cursor.replaced
+    if before is not None and before.regions is not None and before.regions != regions:
+        regions = {}  # another part in each round: any
     try:
-        _recorded(RuleStep(rule, given, line_of(frame), place_of(frame), tuple(arguments), regions), tape)
+        _recorded(RuleStep(rule, args, line, place_of(frame), tuple(arguments), regions), tape)
     except BaseException:
         tape.unknown()
         raise
+    tape.guard.follow(args, given)
+
+
+def _own(x: Any) -> Any:
+    """An argument; of lists and dicts, which may be changed later, copies."""
+    return x if lasting(x) else mapped(x, "", lambda _, part: part)
 
 
 def _recorded(step: RuleStep, tape: Any) -> None:

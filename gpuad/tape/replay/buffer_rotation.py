@@ -74,7 +74,7 @@ class _Change:
 
 def redirected(recording: Recorded, steps: Sequence[Step]) -> dict[int, list[Action]]:
     """The actions of those steps that change, by number."""
-    if len(steps) != len(recording.operations) or recording.restore:
+    if len(steps) != len(recording.operations) or recording.restore or any(step.loads for step in steps):
         return {}
     launches = [_launch(recording, op, step, time) for time, (op, step) in enumerate(zip(recording.operations, steps, strict=True))]
     met = [_allocations(op, step) for op, step in zip(recording.operations, steps, strict=True)]

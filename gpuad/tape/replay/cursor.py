@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...arguments.layouts import signature
+from .previous_round import PreviousRound, PreviousStep
 from .trace_steps import END, Step
 
 MAX_MISSES = 3  # programs that differ each time are not compared for ever
@@ -40,39 +41,60 @@ class TracedProgram:
 
 class Cursor:
     """A place in a `program` that is known (None: none is). `expected`: the step that comes next, None where the program is new; `at`: its
-    number."""
+    number. `previous`: the round in whose place one is recorded anew; `why`: why this one was not known; `unknown`: why the next one will
+    not be; `replaced`: the previous step in whose place the last call came."""
 
-    __slots__ = ("_comparable", "_misses", "_steps", "at", "expected", "program")
+    __slots__ = ("_comparable", "_misses", "_steps", "at", "expected", "previous", "program", "replaced", "unknown", "why")
 
     def __init__(self) -> None:
         self._steps: tuple[Step, ...] = ()
         self.program: TracedProgram | None = None
         self.expected: Step | None = None
+        self.previous: PreviousRound | None = None
+        self.replaced: PreviousStep | None = None
         self.at = self._misses = 0
         self._comparable = True
+        self.why = self.unknown = ""
 
     def forget(self, comparable: bool) -> None:
         """Begins anew, with a program that is new; `comparable`: whether it may be known the next time."""
         self.program = None  # first: a program whose operations are half forgotten, since an interrupt came, must not be known
-        self._steps, self.expected, self.at = (), None, 0
+        self._steps, self.expected, self.at, self.previous = (), None, 0, None
         self._comparable = comparable and self._misses < MAX_MISSES
+        if not comparable:
+            self.unknown = "a tape with check='exact' records each round anew"
+        elif not self._comparable:
+            self.unknown = f"{MAX_MISSES} rounds one after the other were other programs than the ones before"
 
-    def drop(self) -> None:
+    def drop(self, why: str) -> None:
         """The program will not be known the next time."""
-        self.program = None
+        self.program, self.unknown = None, why
 
-    def note(self, lasts: bool) -> None:
+    def note(self, step: Step, lasts: bool) -> None:
         """A step was recorded; `lasts`: it is known by its arguments, none of which can be changed into something else."""
-        self._comparable = self._comparable and lasts
+        if self._comparable and not lasts:
+            self._comparable = False
+            self.unknown = f"an argument of {step.name} ({step.where}) is an object that can be changed"
 
     def remember(self, steps: Sequence[Step], surroundings: tuple[Any, ...]) -> None:
         """The recording is complete."""
+        self.previous = None
         if steps and self._comparable:
             self.program = TracedProgram.of(steps, surroundings)
+
+    def compare_with(self, previous: PreviousRound | None) -> None:
+        """A program is recorded anew, in the place of the round before."""
+        self.previous = previous if self._comparable else None
+
+    def before(self, what: Any, line: Any = None) -> PreviousStep | None:
+        """What stood in the place of a call that is recorded anew; None where nothing did."""
+        self.replaced = None if self.previous is None else self.previous.next(what, line)
+        return self.replaced
 
     def begin(self) -> None:
         """The program is expected from its first step on."""
         assert self.program is not None
+        self.why = ""
         self._steps = self.program.steps
         self.at, self.expected = 0, self._steps[0]
 
@@ -86,9 +108,10 @@ class Cursor:
         """The steps that were done."""
         return self._steps[: self.at]
 
-    def miss(self) -> None:
+    def miss(self, why: str) -> None:
         """The program is another one than before."""
         self._misses += 1
+        self.why = why
 
     @property
     def is_at_end(self) -> bool:

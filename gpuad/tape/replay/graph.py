@@ -27,6 +27,7 @@ from ...errors import LaunchError, TapeError
 from ...runtime.actions import Action, ByPython, copying, perform
 from ...runtime.base import Executor
 from ..memory.change_detection import Watch
+from ..memory.staging import Staging
 from ..memory.streams import Streams
 from ..memory.versions import Allocation
 from ..reverse.reversal_plan import Plan
@@ -149,13 +150,16 @@ def forward_parts(steps: Sequence[Step], changed: Mapping[int, Sequence[Action]]
         if step.check is not None:
             why = "before each launch it is checked whether two threads write to one element"
             found.append((ByPython(step.check, name, step.where, why), name, step.where))
-        found += [(action, name, step.where) for action in changed.get(number, step.actions)]
+        loads, stores = ([a for part in parts for a in part.captured(load)] for parts, load in ((step.loads, True), (step.stores, False)))
+        found += [(action, name, step.where) for action in (*loads, *changed.get(number, step.actions), *stores)]
     return found
 
 
-def reverse_parts(plan: Plan, seeds: Sequence[tuple[Any, Any]]) -> list[Part]:
-    """The seeds, for each shadow its seed, and the reverse."""
+def reverse_parts(plan: Plan, seeds: Sequence[tuple[Any, Any]], staging: Staging, restore: bool) -> list[Part]:
+    """The seeds, for each shadow its seed, and the reverse, between copies of shadows for which buffers stand."""
     return [
+        *((action, "shadow", "reverse") for action in staging.captured(True, restore)),
         *((copying(shadow, seed), "seed", "reverse") for shadow, seed in seeds),
         *plan.parts,
+        *((action, "shadow", "reverse") for action in staging.captured(False, restore)),
     ]

@@ -15,9 +15,10 @@ import numpy as np
 
 from ...arguments.annotations import Active, BatchDuplicated, Const, Duplicated, shadows_of_array
 from ...arguments.arrays import is_array
-from ...arguments.layouts import signature
+from ...arguments.layouts import layout, signature
 from ...runtime.actions import Action
 from ...runtime.array_types import Extents
+from ..memory.staging import Outline, Part, outline
 from ..memory.temporaries import Made
 
 _NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(None), type(...), np.dtype, type)
@@ -28,7 +29,8 @@ class Step:
     """`what` was called: a kernel, a rule, or a kind of `Foreign`; `operates`: whether it is an operation of the tape; `line`, `where`: of
     the call. `check`: what is looked at before each launch, and refuses it before anything is written; `actions`: what was done; `calls`:
     the same as few calls, once it has been done again; `room`: how far the saved bytes reach after it; `arrays`: whose memory it works on;
-    `locks`: those that are locked with it; `stream`: None where there are none, True for the one that is current."""
+    `locks`: those that are locked with it; `stream`: None where there are none, True for the one that is current; `loads`, `stores`:
+    parts of buffers, copied from what they stand for before it, and back after it."""
 
     operates: ClassVar[bool] = True
     what: Any
@@ -42,6 +44,9 @@ class Step:
     arrays: tuple[Any, ...] = field(default=(), init=False)
     locks: tuple[Any, ...] = field(default=(), init=False)
     stream: Any = field(default=None, init=False)
+    loads: tuple[Part, ...] = field(default=(), init=False)
+    stores: tuple[Part, ...] = field(default=(), init=False)
+    _outlines: tuple[Outline, ...] | None = field(default=None, init=False)
 
     def same_arguments(self, args: Sequence[Any]) -> bool:
         """Whether a call has these arguments."""
@@ -54,6 +59,18 @@ class Step:
             if not same(a, b):
                 return False
         return True
+
+    @property
+    def name(self) -> str:
+        """What is called."""
+        return str(getattr(self.what, "name", "foreign code"))
+
+    @property
+    def outlines(self) -> tuple[Outline, ...]:
+        """The arrays of its arguments, by what they are."""
+        if self._outlines is None:
+            self._outlines = tuple(map(outline, self.args))
+        return self._outlines
 
     def again(self, tape: Any) -> None:
         """Records the call once more."""
@@ -98,6 +115,10 @@ class MadeStep(Step):
     operates: ClassVar[bool] = False
     made: Made
 
+    @property
+    def name(self) -> str:
+        return "a new array"
+
     def again(self, tape: Any) -> None:
         tape.record_made(self.made, self.args)
 
@@ -139,9 +160,11 @@ def same(a: Any, b: Any) -> bool:
         return same(a.value, b.value) and same(a.shadow, b.shadow)
     if isinstance(a, Const):
         return same(a.primal, b.primal)
-    if isinstance(a, tuple | slice):
-        one, two = (a, b) if isinstance(a, tuple) else ((a.start, a.stop, a.step), (b.start, b.stop, b.step))
+    if isinstance(a, tuple | list | slice):
+        one, two = ((x.start, x.stop, x.step) if isinstance(x, slice) else x for x in (a, b))
         return len(one) == len(two) and all(x is y or same(x, y) for x, y in zip(one, two, strict=True))
+    if kind is dict:
+        return list(a) == list(b) and same(tuple(a.values()), tuple(b.values()))
     return is_array(a) and same_array(a, b)
 
 
@@ -152,19 +175,22 @@ def _of_one_array(a: Any, b: Any) -> bool:
 
 def same_array(a: Any, b: Any) -> bool:
     """Whether two arrays are the same memory, seen in the same way."""
-    return a is b or (a.size > 0 and signature(a) == signature(b))
+    return a is b or (signature(a) == signature(b) if a.size else layout(a) == layout(b))
 
 
-def lasting(x: Any) -> bool:
-    """Whether an object goes on meaning what it means now: the content of an array may change, what it is may not."""
+def lasting(x: Any, copied: bool = False) -> bool:
+    """Whether an object goes on meaning what it means now: the content of an array may change, what it is may not. `copied`: whether lists
+    and dicts are copies that nobody else has."""
     if isinstance(x, (*_NUMBERS, Duplicated, BatchDuplicated)) or (is_array(x) and x.dtype.kind != "O"):
         return True
     if isinstance(x, Active):
         return isinstance(x.value, _NUMBERS) and lasting(x.shadow)
     if isinstance(x, Const):
         return lasting(x.primal)
+    if copied and type(x) in (list, dict):
+        return all(lasting(part, copied) for part in (x.values() if type(x) is dict else x))
     parts = x if type(x) is tuple else (x.start, x.stop, x.step) if isinstance(x, slice) else None
-    return parts is not None and all(map(lasting, parts))
+    return parts is not None and all(lasting(part, copied) for part in parts)
 
 
 def constant(x: Any) -> bool:

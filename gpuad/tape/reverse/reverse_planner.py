@@ -11,6 +11,7 @@ from typing import Any
 
 from ...api.kept_kernels import save_in_time
 from ...arguments.arrays import address
+from ...errors import TapeError
 from ...pipeline import executor_of
 from ...progress import doing
 from ..memory.temporaries import inner
@@ -47,31 +48,31 @@ class ReversePlanner:
         """The seeds as they go to memory, and the plan for them. What they alone show to have a shadow has it for this reversal only, so
         that the next one, of the same recording or of one like it, does not depend on them. `lasting`: the seeds are read again later."""
         tape = self._tape
-        seeds = {inner(key, tape): seed for key, seed in seeds.items()} if type(seeds) is dict else seeds
+        if type(seeds) is dict:
+            seeds = _inside(seeds, tape)
         operations, known = tape.operations, tape.shadows
         premises = operations, known, known.count, tape.surroundings(), None if tape.within is None else tape.within.script
         if self._last is not None and seeds is not None and not lasting and self._last.matches(seeds, premises):
             self._begin_work()
             return self._last.resolved(seeds), self._last.plan
         tape.shadows, before = known.copy(), self._seeds.last
+        bare = [(a, a.written_bare) for a in tape.allocations.values()]
         try:
             resolved = self._seeds.resolved(seeds, lasting=lasting) if seeds is not None else None
-            plan = self._plan(resolved, self._seeds.placements(resolved or (), lasting))
+            plan = self._plan(operations, resolved, self._seeds.placements(resolved or (), lasting))
             comes_again = seeds is not None and resolved is not None and not lasting and as_before(seeds, resolved, before)
             self._last = SeedKey.of(seeds or {}, resolved or (), premises, plan) if comes_again else None
             return resolved, plan
         finally:
-            if tape.operations is operations:
-                tape.shadows = known
-            else:  # a seed has shown a shadow of memory that was written without one
-                tape.cursor.drop()
-                self.plans.clear()
+            tape.shadows, tape.operations = known, operations
+            for allocation, region in bare:
+                allocation.written_bare = region
 
-    def _plan(self, resolved: list[Seed] | None, placements: Placements) -> Plan:
-        """The plan for such seeds, kept as long as the recording is."""
+    def _plan(self, operations: Sequence[Operation], resolved: list[Seed] | None, placements: Placements) -> Plan:
+        """The plan for such seeds, kept as long as the recording of these operations is."""
         tape = self._tape
-        if self._operations is not tape.operations:
-            self._operations = tape.operations
+        if self._operations is not operations:
+            self._operations = operations
             self.plans.clear()
         seeds = [(root, region) for _, _, root, region in resolved] if resolved is not None else None
         pairs = tape.shadows.pairs if tape.paired != tape.shadows.count else None  # a seed has shown a shadow
@@ -108,6 +109,17 @@ class ReversePlanner:
         """The current stream is about to reverse."""
         if self._tape.library_name is not None:
             self._tape.streams.work(executor_of(self._tape.library_name))
+
+
+def _inside(seeds: dict[Any, Any], tape: Repeating) -> dict[Any, Any]:
+    """The seeds by the pairs that the tape knows."""
+    keys = [inner(key, tape) for key in seeds]
+    if tape.made.staging.holds_any:
+        keys = tape.made.staging.arguments(keys, (), None)
+    found = dict(zip(keys, seeds.values(), strict=True))
+    if len(found) < len(seeds):
+        raise TapeError("two seeds go to one element of a shadow: add them up first. No shadow was touched.")
+    return found
 
 
 __all__ = ["ReversePlanner"]

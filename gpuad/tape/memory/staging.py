@@ -1,0 +1,513 @@
+"""Staging buffers: memory of a tape that stands for arrays which its caller makes anew in each round.
+
+A known program works at fixed addresses (`replay`). Where an array is another one than in the last round, though laid out like it, the
+program is recorded once more, on a buffer in its place. From then on the array that comes there is copied into the buffer before each
+operation that works on it, and back after each operation that writes it: operation and caller see the bytes that they would see if there
+were no buffer. Shadows are copied into theirs before a reversal, and back after it.
+
+In: arguments as the caller passes them, and what the program met in their places before (`Outline`). Out: arguments on buffers. Assumed: an
+array is reached through its allocation alone; one that the program itself works on is never staged, and no two that overlap.
+"""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...arguments.annotations import Active, BatchDuplicated, Const, Duplicated
+from ...arguments.arrays import address, is_array, leaf_memory, resolve
+from ...arguments.deferred_clearing import deferred_at
+from ...arguments.layouts import layout, signature
+from ...errors import GpuadError, ShadowError
+from ...ir.dtypes import shadow_dtype
+from ...program.ir.region import Region, of_array
+from ...runtime.actions import Action, copying
+from ...runtime.array_locks import unlocked, writeable
+from ...runtime.array_types import NdArray
+
+Outline: TypeAlias = "Met | tuple[Outline, ...] | None"
+_CONTAINERS = (tuple, list)
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """An array as a program met it: its layout, and the address of its allocation (`home`)."""
+
+    layout: tuple[Any, ...]
+    home: int
+
+
+def outline(x: Any) -> Outline:
+    """The arrays of an argument as a program meets them, in the argument's structure; None for what has none."""
+    if isinstance(x, Duplicated):
+        return outline(x.primal), outline(x.own_shadow) if x.has_shadow else None
+    if isinstance(x, BatchDuplicated):
+        return outline(x.primal), *map(outline, x.shadows)
+    if isinstance(x, Active):
+        return outline(x.shadow)
+    if isinstance(x, Const):
+        return outline(x.primal)
+    if type(x) in _CONTAINERS:
+        return tuple(map(outline, x))
+    if type(x) is dict:
+        return tuple(map(outline, x.values()))
+    return Met(layout(x), address(resolve(x).root)) if _can_be_staged(x) else None
+
+
+def homes(outlines: Iterable[Outline]) -> Iterator[int]:
+    """The addresses of the allocations in some outlines."""
+    for each in outlines:
+        if isinstance(each, Met):
+            yield each.home
+        elif each is not None:
+            yield from homes(each)
+
+
+class Buffer:
+    """`root` (flat, bytes), which stands for an allocation of the caller's. `outside`: all bytes of that of this round, None before it has
+    come."""
+
+    __slots__ = ("_open", "_views", "outside", "root")
+
+    def __init__(self, root: NdArray) -> None:
+        self.root: Any = root
+        self._open: Any = self.root[:]  # by which it is written while what was made of it is locked
+        self.outside: Any = None
+        self._views: dict[Any, Any] = {}
+
+    def inside(self, array: Any, offset: int) -> Any:
+        """The elements in the buffer that stand for those of an array which begins at byte `offset` of its allocation: the same view for
+        the same elements."""
+        key = offset, *layout(array)
+        view = self._views.get(key)
+        if view is None:
+            view = self._views[key] = _placed(self.root, offset, array.shape, array.dtype, array.strides)
+            if not writeable(array):
+                view.flags.writeable = False
+        return view
+
+    @classmethod
+    def of(cls, array: Any) -> Buffer:
+        """The memory of an array, all of which it is, as a buffer."""
+        root, offset = _bytes_of(array)
+        buffer = cls(root)
+        buffer._views[(offset, *layout(array))] = array
+        return buffer
+
+    def shadow(self, array: Any, offset: int, whole: Any) -> Any:
+        """The elements in a buffer for the shadow of `whole` that are the shadow of an array in the same allocation."""
+        times = shadow_dtype(whole.dtype).itemsize // whole.dtype.itemsize  # of halves it is wider
+        key = "shadow", offset, *layout(array)
+        if key not in self._views:
+            steps = tuple(step * times for step in array.strides)
+            self._views[key] = _placed(self.root, offset * times, array.shape, shadow_dtype(array.dtype), steps)
+        return self._views[key]
+
+    def part(self, region: Region, array: Any) -> Part:
+        """The bytes of a region, as elements of an array of the buffer that covers it, or else from its first to its last."""
+        if array is not None:
+            memory = leaf_memory(array)
+            offset = memory.offset * int(memory.root.dtype.itemsize)
+            if region <= of_array(array, offset):
+                return Part(self, _placed(self._open, offset, array.shape, array.dtype, array.strides), offset)
+        return Part(self, self._open[region.low : region.high], region.low)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """Elements of a buffer, which lie at its byte `offset`."""
+
+    buffer: Buffer
+    elements: Any
+    offset: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return id(self.buffer), self.offset, *layout(self.elements)
+
+    @property
+    def outside(self) -> Any:
+        """The elements of the caller's array that they stand for; None where it has not come."""
+        root, own = self.buffer.outside, self.elements
+        return None if root is None else _placed(root, self.offset, own.shape, own.dtype, own.strides)
+
+    def load(self) -> None:
+        """Copies them in."""
+        outside = self.outside
+        if outside is not None:
+            self.elements[...] = outside
+
+    def store(self) -> None:
+        """Copies them out."""
+        outside = self.outside
+        if outside is not None:
+            outside[...] = self.elements
+
+    def captured(self, load: bool) -> list[Action]:
+        """The same with the array of this round, whichever comes later."""
+        outside = self.outside
+        return [] if outside is None else [copying(self.elements, outside) if load else copying(outside, self.elements)]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _StagedShadow:
+    """`inside` stands for the shadow `array`, or for that of a `pair` which may have none yet, and which the caller may let go of."""
+
+    inside: Any
+    array: Any = None
+    pair: Callable[[], Duplicated | None] = lambda: None
+
+    def load(self) -> None:
+        """Copies it in; zeros where there is none."""
+        shadow = self._found(made=False)
+        if shadow is None:
+            self.inside[...] = np.zeros((), self.inside.dtype)
+            return
+        deferred = deferred_at(address(leaf_memory(shadow).root))
+        if deferred is not None:
+            deferred.clear_owed()
+        self.inside[...] = shadow
+
+    def store(self) -> None:
+        """Copies it out, if anybody can look at it."""
+        shadow = self._found(made=True)
+        if shadow is not None:
+            shadow[...] = self.inside
+
+    def captured(self, load: bool) -> list[Action]:
+        """The same with the shadow of this round, whichever comes later."""
+        shadow = self._found(made=True)
+        if shadow is None:
+            return [copying(self.inside, 0)] if load else []
+        return [copying(self.inside, shadow) if load else copying(shadow, self.inside)]
+
+    def _found(self, made: bool) -> Any:
+        pair = self.pair()
+        return self.array if pair is None else pair.own_shadow if made or pair.has_shadow else None
+
+
+class Spans:
+    """Ranges of addresses, none of which overlap."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
+        self._ranges = sorted(ranges)
+
+    def meets(self, begin: int, end: int) -> bool:
+        """Whether any of them has an address from `begin` to `end`."""
+        at = bisect_left(self._ranges, (end, end))
+        return at > 0 and self._ranges[at - 1][1] > begin
+
+    def add(self, begin: int, end: int) -> None:
+        insort(self._ranges, (begin, end))
+
+    def remove(self, begin: int) -> None:
+        """Takes out the range that begins there."""
+        at = bisect_left(self._ranges, (begin, 0))
+        del self._ranges[at : at + 1]
+
+
+class Staging:
+    """The `buffers` of a tape, by their addresses. `new`: makes flat bytes; `direct`: the ranges of addresses that the program works on
+    itself; `admits`: whether there is room for so many bytes."""
+
+    def __init__(self, new: Callable[[int], Any], direct: Callable[[], Iterable[tuple[int, int]]], admits: Callable[[int], bool]) -> None:
+        self._new, self._direct, self._admits = new, direct, admits
+        self.buffers: dict[int, Buffer] = {}
+        self._pairs: dict[Any, Duplicated] = {}
+        self._batches: dict[Any, BatchDuplicated] = {}
+        self._known: Mapping[int, Any] | None = None  # allocations that the program met before, where buffers may be made for others
+        self.begin()
+
+    def begin(self) -> None:
+        """A round begins: no array has come."""
+        for buffer in self.buffers.values():
+            buffer.outside = None
+        self._bound: dict[int, Buffer] = {}  # by the address of what each stands for
+        self._spans = Spans()
+        self._fixed: Spans | None = None
+        self._unmade: dict[int, tuple[Callable[[], Any], Buffer]] = {}  # for pairs without a shadow, by their ids
+        self.shadows: dict[Any, _StagedShadow] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffers that the tape has made."""
+        return sum(int(buffer.root.nbytes) for buffer in self.buffers.values())
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether any array has come in this round for which a buffer stands."""
+        return bool(self._bound or self._unmade)
+
+    @property
+    def names(self) -> Iterator[tuple[int, int]]:
+        """What each buffer stands for: its address, and that of the caller's array."""
+        return ((address(buffer.root), where) for where, buffer in self._bound.items())
+
+    def drop_unused(self) -> None:
+        """Lets go of buffers to which nothing has come in a recording that is complete."""
+        gone = {where for where, buffer in self.buffers.items() if buffer.outside is None and buffer not in self._lazily}
+        if gone:
+            self.buffers = {where: buffer for where, buffer in self.buffers.items() if where not in gone}
+            for pairs in (self._pairs, self._batches):
+                for key in [key for key, pair in pairs.items() if not gone.isdisjoint(homes([outline(pair)]))]:
+                    del pairs[key]
+
+    @property
+    def _lazily(self) -> list[Buffer]:
+        return [buffer for _, buffer in self._unmade.values()]
+
+    def bind(self, buffer: Buffer, where: int, root: Any) -> None:
+        """An allocation has come in whose place a buffer stands."""
+        if buffer.outside is not None:  # what others were given before is gone
+            self._bound.pop(address(buffer.outside), None)
+            self._spans.remove(address(buffer.outside))
+        buffer.outside = root
+        self._bound[where] = buffer
+        self._spans.add(where, where + int(root.nbytes))
+
+    def place_of(self, where: int) -> int:
+        """The address of the buffer that stands for an allocation, or of that itself."""
+        buffer = self._bound.get(where)
+        return where if buffer is None else address(buffer.root)
+
+    def outside(self, where: int) -> int:
+        """The address of what the buffer at an address stands for in this round, or the address itself."""
+        buffer = self.buffers.get(where)
+        return where if buffer is None or buffer.outside is None else address(buffer.outside)
+
+    def stand_for(self, buffer: Buffer, array: Any) -> None:
+        """Others have been given an array in whose place a buffer stands."""
+        root = _bytes_of(array)[0]
+        self.bind(buffer, address(root), root)
+
+    def refuse_overlap(self, where: int, size: int) -> None:
+        """ShadowError for an allocation of the program that overlaps one which a buffer stands for."""
+        if self._bound and size and self._spans.meets(where, where + size):
+            raise ShadowError(
+                "an array shares memory with another one of this round without being a view of the same array (foreign memory?); slice one "
+                "array instead. Nothing was launched."
+            )
+
+    # --- arguments -----------------------------------------------------------------------------------------------------------------------
+
+    def arguments(self, args: Sequence[Any], like: Sequence[Outline], known: Mapping[int, Any] | None) -> list[Any]:
+        """A call's arguments on buffers, where the arrays in the places of `like` were on buffers; `known`: where new ones may be made,
+        for arrays whose allocations are not among these."""
+        self._known = known
+        try:
+            alike = like if len(like) == len(args) else [None] * len(args)
+            return [self._argument(x, each) for x, each in zip(args, alike, strict=True)]
+        finally:
+            self._known = None
+
+    def _argument(self, x: Any, like: Outline) -> Any:
+        if isinstance(x, Duplicated):
+            return self._pair(x, like)
+        if isinstance(x, BatchDuplicated):
+            return self._batch(x, like)
+        if isinstance(x, Active):
+            shadow = self._noted_shadow(x.shadow, like) if is_array(x.shadow) else x.shadow
+            return x if shadow is x.shadow else Active(x.value, shadow)
+        if isinstance(x, Const):
+            primal = self._argument(x.primal, like)
+            return x if primal is x.primal else type(x)(primal)
+        if type(x) in _CONTAINERS or type(x) is dict:
+            return self._container(x, like)
+        return self._array(x, like)
+
+    def _container(self, x: Any, like: Outline) -> Any:
+        values = list(x.values()) if type(x) is dict else x
+        alike = like if isinstance(like, tuple) and len(like) == len(values) else [None] * len(values)
+        found = [self._argument(part, each) for part, each in zip(values, alike, strict=True)]
+        if all(a is b for a, b in zip(found, values, strict=True)):
+            return x
+        return dict(zip(x, found, strict=True)) if type(x) is dict else type(x)(found)
+
+    def _array(self, x: Any, like: Outline) -> Any:
+        if not _can_be_staged(x):
+            return x
+        root, offset = _bytes_of(x)
+        where = address(root)
+        buffer = self._bound.get(where)
+        if buffer is None:
+            buffer = self._standing(x, root, where, like) if isinstance(like, Met) else None
+            if buffer is None:
+                return x
+        elif buffer.outside.nbytes != root.nbytes:
+            self.refuse_overlap(where, int(root.nbytes))
+        return buffer.inside(x, offset)
+
+    def _standing(self, x: Any, root: Any, where: int, like: Met) -> Buffer | None:
+        """The buffer that stands for an array which has come for the first time in this round."""
+        if like.layout != layout(x):
+            return None
+        buffer, end = self.buffers.get(like.home), where + int(root.nbytes)
+        if buffer is not None and (buffer.outside is not None or buffer in self._lazily or buffer.root.nbytes != root.nbytes):
+            buffer = None
+        if buffer is None and (self._known is None or where in self._known or not self._admits(int(root.nbytes))):
+            return None
+        if self._is_direct(where, end) or self._spans.meets(where, end):
+            return None
+        buffer = buffer or self._made(int(root.nbytes))
+        self.bind(buffer, where, root)
+        if self._known is not None:
+            buffer._open[...] = root  # what is found out about a call that is recorded may hang on it
+        return buffer
+
+    def _is_direct(self, begin: int, end: int) -> bool:
+        """Whether the program itself works on memory; while it is recorded it grows."""
+        if self._fixed is None or self._known is not None:
+            self._fixed = Spans(self._direct())
+        return self._fixed.meets(begin, end)
+
+    def _made(self, nbytes: int) -> Buffer:
+        buffer = Buffer(self._new(nbytes))
+        self.buffers[address(buffer.root)] = buffer
+        return buffer
+
+    def _pair(self, x: Duplicated, like: Outline) -> Duplicated:
+        if (x if x._of is None else x._of)._make is not None:  # the tape made it
+            return x
+        alike = like if isinstance(like, tuple) else (None, None)
+        primal = self._array(x.primal, alike[0])
+        shadow = self._shadow(x, primal is not x.primal, alike[1])
+        if primal is x.primal and (shadow is None or shadow is x._shadow):
+            return x
+        whole = None if x._of is None else self._pair(x._of, None)
+        key = signature(primal), None if shadow is None else signature(shadow), x.keep, x._plain, id(whole)
+        if key not in self._pairs:
+            made = x._plain(primal, shadow, keep=x.keep)
+            made._of = whole
+            self._pairs[key] = made
+        return self._pairs[key]
+
+    def _shadow(self, x: Duplicated, staged: bool, like: Outline) -> Any:
+        """The shadow of a pair; where it has none yet, a buffer stands for that which it may get."""
+        whole = x if x._of is None else x._of
+        known, buffer = self._unmade.get(id(whole)), None
+        if known is not None and known[0]() is whole:
+            buffer = known[1]
+        elif x.has_shadow:
+            shadow = self._array(x.own_shadow, like)
+            if shadow is not x.own_shadow:
+                self._noted_shadow(whole.own_shadow, None)
+            return shadow
+        elif isinstance(like, Met) or (staged and self._known is not None):
+            buffer = self._standing_unmade(whole, like)
+        return None if buffer is None else buffer.shadow(x.primal, _bytes_of(x.primal)[1], whole.primal)
+
+    def _standing_unmade(self, whole: Duplicated, like: Outline) -> Buffer | None:
+        primal = whole.primal
+        nbytes = int(resolve(primal).root.size) * shadow_dtype(primal.dtype).itemsize
+        buffer = self.buffers.get(like.home) if isinstance(like, Met) else None
+        if buffer is not None and (buffer.outside is not None or buffer in self._lazily or buffer.root.nbytes != nbytes):
+            buffer = None
+        if buffer is None:
+            if self._known is None or not self._admits(nbytes):
+                return None
+            buffer = self._made(nbytes)
+        pair = weakref.ref(whole)
+        self._unmade[id(whole)] = pair, buffer
+        self.shadows[id(buffer)] = _StagedShadow(buffer.shadow(primal, _bytes_of(primal)[1], primal), pair=pair)
+        return buffer
+
+    def _noted_shadow(self, array: Any, like: Outline) -> Any:
+        """An array that serves as a shadow, copied in and out with each reversal if a buffer stands for it."""
+        inside = self._array(array, like)
+        if inside is not array:
+            self.shadows.setdefault(signature(inside), _StagedShadow(inside, array))
+        return inside
+
+    def _batch(self, x: BatchDuplicated, like: Outline) -> BatchDuplicated:
+        alike = like if isinstance(like, tuple) and len(like) == 1 + len(x.shadows) else [None] * (1 + len(x.shadows))
+        primal = self._array(x.primal, alike[0])
+        shadows = tuple(self._array(shadow, each) for shadow, each in zip(x.shadows, alike[1:], strict=True))
+        whole = None if x._of is None else self._batch(x._of, None)
+        if primal is x.primal and all(a is b for a, b in zip(shadows, x.shadows, strict=True)):
+            return x
+        for shadow in (x if x._of is None else x._of).shadows:
+            self._noted_shadow(shadow, None)
+        key = signature(primal), *map(signature, shadows), id(whole)
+        if key not in self._batches:
+            self._batches[key] = BatchDuplicated(primal, shadows)
+            self._batches[key]._of = whole
+        return self._batches[key]
+
+    # --- copies --------------------------------------------------------------------------------------------------------------------------
+
+    def parts(self, uses: Iterable[tuple[int, Region, Any]]) -> tuple[Part, ...]:
+        """The parts of buffers in some regions, each once; of a region the address of its allocation and an array through which it is
+        reached."""
+        found: dict[Any, Part] = {}
+        for where, region, array in uses:
+            buffer = self.buffers.get(where)
+            if buffer is not None and region:
+                part = buffer.part(region, array)
+                found.setdefault(part.key, part)
+        return tuple(found.values())
+
+    def load_shadows(self) -> None:
+        """A reversal begins."""
+        for shadow in self.shadows.values():
+            shadow.load()
+
+    def store_shadows(self) -> None:
+        """A reversal has ended."""
+        for shadow in self.shadows.values():
+            shadow.store()
+
+    def captured(self, load: bool, restored: bool) -> list[Action]:
+        """What copies shadows in, or out, for a reversal on the arrays of this round; `restored`: and the arrays."""
+        found = [action for shadow in self.shadows.values() for action in shadow.captured(load)]
+        arrived = [b for b in self.buffers.values() if restored and not load and b.outside is not None]
+        return [*found, *(copying(buffer.outside, buffer._open) for buffer in arrived)]
+
+    def store_all(self) -> None:
+        """Copies all that has come back to where it came from."""
+        for buffer in self.buffers.values():
+            if buffer.outside is not None:
+                buffer.outside[...] = buffer.root
+
+
+def _can_be_staged(x: Any) -> bool:
+    """Whether it is an array of numbers, of NumPy or CuPy, in memory that a program can work on."""
+    if not (type(x) is np.ndarray or (is_array(x) and not isinstance(x, np.ndarray))) or not x.size or x.dtype.hasobject:
+        return False
+    try:
+        resolve(x)
+    except GpuadError:
+        return False
+    return True
+
+
+def _bytes_of(array: Any) -> tuple[Any, int]:
+    """All bytes of the allocation behind an array, flat, and at which of them the array begins."""
+    if type(array) is np.ndarray and array.base is None and array.flags.c_contiguous:
+        return unlocked(array).reshape(-1).view(np.uint8), 0
+    memory = resolve(array)
+    return resolve(memory.root.view(np.uint8)).root, memory.offset * int(array.dtype.itemsize)
+
+
+def _placed(root: Any, offset: int, shape: Any, dtype: Any, strides: Any) -> Any:
+    """An array in flat bytes."""
+    if isinstance(root, np.ndarray):
+        return np.ndarray(shape, dtype, root, offset, strides)
+    return type(root)(shape, dtype, root.data + offset, strides)
+
+
+def loading(parts: Iterable[Part]) -> tuple[Action, ...]:
+    """What copies parts in."""
+    return tuple(part.load for part in parts)
+
+
+def storing(parts: Iterable[Part]) -> tuple[Action, ...]:
+    """What copies parts out."""
+    return tuple(part.store for part in parts)
+
+
+__all__ = ["Buffer", "Met", "Outline", "Part", "Staging", "homes", "loading", "outline", "storing"]
