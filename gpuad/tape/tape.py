@@ -441,9 +441,8 @@ class Tape(LaunchRecording):
         read = [replace(a) for a in self.allocations.values()]  # as its reverse does: the tape itself may need less of them later
         tape = Captured(read, self.streams, *executors, self._use_up, self._used_by, tuple(self.streams.sources.values()))
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
-        return Graph(
-            forward_parts(self.steps, redirected(self, self.steps)), reverse_parts(plan, pairs, self.made.staging, self.restore), plan, tape
-        )
+        forward = forward_parts(self.steps, redirected(self, self.steps))
+        return Graph(forward, reverse_parts(plan, pairs, self.made.staging, self.restore), plan, tape)
 
     def decided(self, name: str) -> None:
         """Notes that data have decided, within a call of the kernel, which launches came."""

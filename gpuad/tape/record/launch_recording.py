@@ -35,6 +35,7 @@ class LaunchRecording(OperationRecording):
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
         given, step = self.inner(args), self.cursor.expected
+        grid, block = (tuple(x) if type(x) is list else x for x in (grid, block)) if list in (type(grid), type(block)) else (grid, block)
         args = given
         if step is not None:
             args = self.staged(kernel, given)

@@ -179,8 +179,8 @@ def same_array(a: Any, b: Any) -> bool:
 
 
 def lasting(x: Any, copied: bool = False) -> bool:
-    """Whether an object goes on meaning what it means now: the content of an array may change, what it is may not. `copied`: whether lists
-    and dicts are copies that nobody else has."""
+    """Whether an object goes on meaning what it means now: the content of an array may change, what it is may not. `copied`: of a rule,
+    whose lists and dicts are copies that nobody else has, and whose other objects may not change (`rules`)."""
     if isinstance(x, (*_NUMBERS, Duplicated, BatchDuplicated)) or (is_array(x) and x.dtype.kind != "O"):
         return True
     if isinstance(x, Active):
@@ -190,7 +190,9 @@ def lasting(x: Any, copied: bool = False) -> bool:
     if copied and type(x) in (list, dict):
         return all(lasting(part, copied) for part in (x.values() if type(x) is dict else x))
     parts = x if type(x) is tuple else (x.start, x.stop, x.step) if isinstance(x, slice) else None
-    return parts is not None and all(lasting(part, copied) for part in parts)
+    if parts is None:
+        return copied and not is_array(x)
+    return all(lasting(part, copied) for part in parts)
 
 
 def constant(x: Any) -> bool:
