@@ -67,17 +67,17 @@ class LocatedError(GpuadError):
     @property
     def file(self) -> str | None:
         """Name of the user's file, or None."""
-        return self.span.file.name if self.span else None
+        return self.span.place[0] if self.span else None
 
     @property
     def line(self) -> int | None:
         """Line in that file, from 1, or None."""
-        return self.span.line if self.span else None
+        return self.span.place[1] if self.span else None
 
     @property
     def column(self) -> int | None:
         """Column in that line, from 1, in characters, or None."""
-        return self.span.column if self.span else None
+        return self.span.place[2] if self.span else None
 
 
 class UnsupportedError(LocatedError):

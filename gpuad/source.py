@@ -11,6 +11,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from .literals import place_of, shown
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -24,11 +26,26 @@ class Piece:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A piece of source text and the name under which its user knows it; `pieces`, in order, are those of others in a composed text."""
+    """A piece of source text and the name under which its user knows it; `pieces`, in order, are those of others in a composed text.
+    `python`: the Python file that passed the text, whose place is shown if the text is a literal there."""
 
     name: str
     text: str
     pieces: tuple[Piece, ...] = ()
+    python: str | None = None
+
+    def place(self, line: int, column: int) -> tuple[str, int, int]:
+        """File, line and column of a place in the text, as its user finds it: in the Python file, if that is known."""
+        begin = place_of(self.text, self.python) if self.python is not None else None
+        if begin is None or self.python is None:
+            return self.name, line, column
+        return shown(self.python), line + begin[0] - 1, column + (begin[1] - 1 if line == 1 else 0)
+
+    @property
+    def where(self) -> str:
+        """The file's name, and if the text is a literal in Python the line on which it begins."""
+        name, line, _ = self.place(1, 1)
+        return name if name == self.name else f"{name}:{line}"
 
     def line(self, number: int) -> str:
         """The text of line `number` (from 1), or an empty string beyond the end."""
@@ -46,7 +63,17 @@ class Span:
     length: int = 1
 
     def __str__(self) -> str:
+        return ":".join(map(str, self.place))
+
+    @property
+    def in_text(self) -> str:
+        """The place in the text itself: for what is generated, which stays the same where the user's file changes above the kernel."""
         return f"{self.file.name}:{self.line}:{self.column}"
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """File, line and column as the user finds them."""
+        return self.file.place(self.line, self.column)
 
     def __repr__(self) -> str:
         return f"Span({self})"

@@ -27,7 +27,7 @@ def contract(function: Function, adjoint: Adjoint, stages: Sequence[Stage], plai
     cut = ["What is active reaches nothing that is: no gradient passes, and `autodiff` refuses it. Annotate the input and the output."]
     steps = [*_before(adjoint, name), _seeds(adjoint), *_scratch(adjoint, name), *(_launch(stage, name) for stage in stages)]
     lines = [
-        f"gpuad: adjoint of `{name}` ({function.span}), for {_activity(adjoint)}.",
+        f"gpuad: adjoint of `{name}` ({function.span.in_text}), for {_activity(adjoint)}.",
         *(cut if not adjoint.connected and function.part is None else []),
     ]
     lines += [f"{i}. {step}" for i, step in enumerate(steps, 1)]
@@ -41,7 +41,8 @@ def contract(function: Function, adjoint: Adjoint, stages: Sequence[Stage], plai
     lines.append(_holds(plain, frozenset(b for stage in stages for b in gathered(stage)), call))
     if call is not None:
         lines.extend(
-            f"Holds where each iteration of the loop at {loop.span} stores what it reads of {tile.name}, as for block {call.block}."
+            f"Holds where each iteration of the loop at {loop.span and loop.span.in_text} stores what it reads of {tile.name}, "
+            f"as for block {call.block}."
             for loop, tile in tiles(adjoint.primal)
         )
     return "\n".join(lines)

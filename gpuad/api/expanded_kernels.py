@@ -49,7 +49,7 @@ class ExpandedKernel(TextKernel):
         self._what = " and ".join(e.what for e in EXPANSIONS if e in self._kinds.values())
 
     def __repr__(self) -> str:
-        return f"<gpuad kernel {self.name} of {self.file.name}, which takes {self._what}>"
+        return f"<gpuad kernel {self.name} of {self.file.where}, which takes {self._what}>"
 
     @property
     def parameters(self) -> tuple[Declaration, ...]:

@@ -92,7 +92,7 @@ class GridKernel(TextKernel):
         self._parts(self.unsplit)  # what cannot be cut into launches is refused here
 
     def __repr__(self) -> str:
-        return f"<gpuad kernel {self.name} of {self.file.name}, which has grid.sync()>"
+        return f"<gpuad kernel {self.name} of {self.file.where}, which has grid.sync()>"
 
     @property
     def parameters(self) -> tuple[Declaration, ...]:

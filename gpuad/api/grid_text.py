@@ -62,7 +62,7 @@ def _contract(function: Function, plan: Plan, parts: Sequence[PartAdjoint]) -> s
     for part in parts:
         names.setdefault(part.number, []).append(part.name)
     lines = [
-        f"gpuad: adjoint of `{function.name}` ({function.span}), which has grid.sync(): each part of it is a launch.",
+        f"gpuad: adjoint of `{function.name}` ({function.span.in_text}), which has grid.sync(): each part of it is a launch.",
         f"Forward, with one grid and block: {_order(plan.steps, names)}.",
         "Reverse: the adjoints of these launches, from the last to the first, each as below. What an adjoint reads as its launch left it, "
         "and a later launch overwrites, is copied in between.",

@@ -167,7 +167,7 @@ class Kernel(TextKernel):
         return f"{type(self).__qualname__} {sorted(self._inside)} {self._strided}"
 
     def __repr__(self) -> str:
-        return f"<gpuad kernel {self.name} of {self.file.name}>"
+        return f"<gpuad kernel {self.name} of {self.file.where}>"
 
     @property
     def parameters(self) -> tuple[Declaration, ...]:

@@ -17,6 +17,7 @@ from ..errors import CompileError, LaunchError, MissingFileError
 from ..frontend.cuda import parse
 from ..ir.records import is_expanded
 from ..ir.surface import has_grid_barrier
+from ..literals import calling_file
 from ..public_calls import flag, public, show, text, texts
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
@@ -69,7 +70,7 @@ def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = (),
     if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source and source.endswith((".cu", ".cuh"))):
         return _made(SourceFile(str(source), _read(Path(source))), _chosen(name, str(source)), options)
     if isinstance(source, str):
-        return _made(SourceFile("<source>", source), _chosen(name, "<source>"), options)
+        return _made(SourceFile("<source>", source, python=calling_file()), _chosen(name, "<source>"), options)
     if isinstance(source, BoundLaunch):
         raise LaunchError(
             "kernel[grid, block] is a launch: pass the kernel, and grid and block after it, as in autodiff(k, grid, block, args)"
@@ -138,7 +139,7 @@ def _from_cupy(source: Any, name: str | None, options: Sequence[str]) -> Family:
         what = "was made from a binary and has no source" if hasattr(source, "file_path") else "is no kernel"
         raise LaunchError(f"`source`: {show(source)} {what}; pass CUDA text and a name, a .cu path and a name, or a CuPy RawKernel")
     given = (*getattr(source, "options", ()), *options)
-    file, own = SourceFile(f"<{type(source).__name__}>", code), getattr(source, "name", None)
+    file, own = SourceFile(f"<{type(source).__name__}>", code, python=calling_file()), getattr(source, "name", None)
     expressions = _expressions(source)
     if (
         name is None and own is not None and expressions is not None

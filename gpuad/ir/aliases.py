@@ -193,6 +193,6 @@ def without_arrays(kernel: Kernel, absent: Collection[Buffer]) -> Kernel:
 
 def _stopped(stmt: Load | Store | Accumulate | Atomic) -> list[Stmt]:
     does = "read" if isinstance(stmt, Load) else "written"
-    said = Tell(f"{stmt.span}: `{stmt.buffer.name}` is None, but is {does} here", (), True, span=stmt.span)
+    said = Tell(f"{stmt.span and stmt.span.in_text}: `{stmt.buffer.name}` is None, but is {does} here", (), True, span=stmt.span)
     result = getattr(stmt, "var", None)
     return [said] if result is None else [said, Let(result, b.const(0, result.type), span=stmt.span)]

@@ -56,7 +56,7 @@ def _stop_outside(s: Lowering, number: Expr, count: int, span: Span) -> None:
     assert isinstance(number.type, Scalar)
     low = folding.binary("<", number, Constant(0, number.type), BOOL)
     high = folding.binary(">=", number, Constant(count, number.type), BOOL)
-    said = Tell(f"{span}: the number of an entry is outside of the {count} pointers that there are", (), True, span=span)
+    said = Tell(f"{span.in_text}: the number of an entry is outside of the {count} pointers that there are", (), True, span=span)
     s.emit(If(folding.binary("||", low, high, BOOL), (said,), span=span))
 
 

@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "gpuad"
 
 # From the ground up, a room a floor; what stands on one line does not know its neighbours.
 FLOORS = (
+    {"literals"},
     {"source"},
     {"errors"},
     {"public_calls"},

@@ -412,7 +412,7 @@ def _is_text(argument: Cursor) -> bool:
 
 def _assertion(ctx: Context, cursor: Cursor, condition: surface.Expr) -> surface.Stmt:
     span = ctx.span(cursor)
-    text = f"{span}: {span.file.line(span.line)[span.column - 1 :].partition(';')[0].strip()}"
+    text = f"{span.in_text}: {span.file.line(span.line)[span.column - 1 :].partition(';')[0].strip()}"
     return surface.If(span, convert(condition, BOOL, span, implicit=True), surface.Block(span, ()), surface.Tell(span, text, (), True))
 
 
