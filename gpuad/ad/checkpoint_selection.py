@@ -2,8 +2,9 @@
 
 A reverse kernel computes forward values again from memory as it was before the launch. Where that memory would have to be saved because it
 is overwritten, a few values a thread may do as well: a lattice-Boltzmann step needs density and velocity, not nine populations. The graph
-has the values that a thread computes once, from the memory (source) to the statements of the reverse part that use them (sink); weights
-are bytes. Loops are one node each: only what they result in can be saved.
+has the values that a thread computes once, named or not, from the memory (source) to the statements of the reverse part that use them
+(sink). Weights are bytes, and of what takes the same the value is preferred that has a name, or is made of more. Loops are one node each:
+only what they result in can be saved.
 
 Assumes an adjoint's body before its stacks are laid out. Guarantees valid IR: a kernel that saves the values, and an adjoint that reads
 them instead of computing them.
@@ -11,17 +12,33 @@ them instead of computing them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from ..analysis.min_cut import SINK, SOURCE, Node, minimum_cut
+from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, assigned_vars, blocks, defined, expressions, map_blocks, map_exprs, substitute, target, walk_stmts
+from ..ir.rewrite import (
+    Names,
+    assigned_vars,
+    blocks,
+    bound,
+    defined,
+    expressions,
+    heads,
+    map_blocks,
+    map_exprs,
+    rebuild,
+    target,
+    walk_stmts,
+)
 from ..ir.types import I64
 from ..optimize.dead_code import eliminate_dead_code
 from .stack_layout import thread_place
 
 _EFFECTS = (ir.Take, ir.Atomic, ir.Barrier, ir.Shuffle, ir.Push, ir.Pop, ir.Assign)
+_BYTE = 1024  # what a saved byte counts; of what takes the same, values of many loads spare more memory, and names say what they are
+_NAMELESS, _LOADED = 1, 2
 
 
 @dataclass(frozen=True)
@@ -45,24 +62,56 @@ def smallest_cut(
     chosen = minimum_cut(graph.edges, graph.weights)
     if not chosen:
         return None
-    values = [v for v in graph.weights if v in chosen]
-    saved = {v: names.buffer(f"{v.name}_saved", v.type) for v in values}
+    values = [e for e in graph.weights if e in chosen]
+    saved = {e: names.buffer(f"{_name(e)}_saved", e.type) for e in values}
     thread = names.var("thread", I64)
     body = (ir.Let(thread, thread_place()), *body)
-    stored = _after(body, {v: ir.Store(b, thread, v) for v, b in saved.items()})
+    homes = _homes(body, values)
+    stored = _after(body, {v: [ir.Store(saved[e], thread, e) for e in made] for v, made in homes.items()})
     extraction = eliminate_dead_code(stored, private=primals | others)
-    fresh = {v: names.var(v.name, v.type) for v in values}
-    loads: dict[ir.Var, ir.Stmt] = {v: ir.Load(fresh[v], b, thread) for v, b in saved.items()}
-    rest = eliminate_dead_code(_after(map_exprs(body, lambda e: substitute(e, fresh)), loads), private=primals)
+    fresh = {e: names.var(_name(e), e.type) for e in values}
+    loads = {v: [ir.Load(fresh[e], saved[e], thread) for e in made] for v, made in homes.items()}
+    rest = eliminate_dead_code(_after(_replaced(body, fresh), loads), private=primals)
     return Cut(tuple(saved.values()), extraction, rest)
 
 
-def _after(block: ir.Block, added: Mapping[ir.Var, ir.Stmt]) -> ir.Block:
-    """The block with a statement behind the definition of each Var."""
+def _name(expr: ir.Expr) -> str:
+    """A name for a value, which the user may have given none."""
+    return expr.name if isinstance(expr, ir.Var) else "choice" if expr.type.kind == "bool" else "value"
+
+
+def _replaced(body: ir.Block, fresh: Mapping[ir.Expr, ir.Var]) -> ir.Block:
+    """The body with variables for expressions."""
+
+    def replaced(expr: ir.Expr) -> ir.Expr:
+        return fresh[expr] if expr in fresh else rebuild(expr, replaced)
+
+    return map_exprs(body, replaced)
+
+
+def _homes(body: ir.Block, values: Sequence[ir.Expr]) -> dict[ir.Var, list[ir.Expr]]:
+    """The values by the variable that is the last to be defined of those that they are made of: behind it they can be computed."""
+    order = {v: at for at, v in enumerate(_definitions(body))}
+    found: dict[ir.Var, list[ir.Expr]] = {}
+    for expr in values:
+        found.setdefault(max((v for v in ir.variables(expr) if v in order), key=order.__getitem__), []).append(expr)
+    return found
+
+
+def _definitions(block: ir.Block) -> Iterator[ir.Var]:
+    """The variables that statements define, in the order in which that is done."""
+    for stmt in block:
+        for inner in blocks(stmt):
+            yield from _definitions(inner)
+        yield from defined(stmt)
+
+
+def _after(block: ir.Block, added: Mapping[ir.Var, Sequence[ir.Stmt]]) -> ir.Block:
+    """The block with statements behind the definition of each Var."""
     out: list[ir.Stmt] = []
     for stmt in block:
         out.append(map_blocks(stmt, lambda inner: _after(inner, added)))
-        out.extend(replace(added[v], span=stmt.span) for v in defined(stmt) if v in added)
+        out.extend(replace(one, span=stmt.span) for v in defined(stmt) for one in added.get(v, ()))
     return tuple(out)
 
 
@@ -120,7 +169,7 @@ class _Reverse:
         if not whole:
             return
         for s in walk_stmts((stmt,)):
-            self.vars.update(defined(s))
+            self.vars.update(bound(s))
             self.buffers.update(b for b in (_local(s),) if b is not None)
 
 
@@ -134,13 +183,14 @@ def _local(stmt: ir.Stmt) -> ir.Buffer | None:
 
 
 class _Graph:
-    """Nodes: Vars (with their bytes as weight), local arrays, loops by their id."""
+    """Nodes: expressions (with what it costs to save them as weight), local arrays, loops by their id."""
 
     def __init__(self, memory: frozenset[ir.Buffer], reverse: _Reverse) -> None:
         self.memory = memory
         self.reverse = reverse
         self.edges: list[tuple[Node, Node]] = []
-        self.weights: dict[ir.Var, int] = {}
+        self.weights: dict[ir.Expr, int] = {}
+        self.made: set[ir.Expr] = set()
 
     def block(self, block: ir.Block) -> None:
         for stmt in block:
@@ -154,7 +204,7 @@ class _Graph:
         elif isinstance(stmt, ir.For | ir.While):
             self.loop(stmt)
         elif isinstance(stmt, ir.Let | ir.Load):
-            self.weigh(stmt.var)
+            self.weigh(stmt.var, _LOADED if isinstance(stmt, ir.Load) else 0)
             self.flow(stmt, stmt.var)
         elif isinstance(stmt, ir.Store | ir.Accumulate):
             self.flow(stmt, stmt.buffer)
@@ -184,17 +234,18 @@ class _Graph:
 
     def loop(self, stmt: ir.For | ir.While) -> None:
         node = id(stmt)
+        inside = {v for inner in blocks(stmt) for s in walk_stmts(inner) for v in bound(s)} | set(heads(stmt))
         for s in walk_stmts((stmt,)):
-            self.flow(s, node)
+            self.flow(s, node, inside)
             self.edges.extend((node, b) for b in (_local(s),) if b is not None)
         for v in defined(stmt):
             self.weigh(v)
             self.edges.append((node, v))
 
-    def flow(self, stmt: ir.Stmt, target: Node) -> None:
-        """What a statement itself uses goes into the target."""
+    def flow(self, stmt: ir.Stmt, target: Node, inside: Set[ir.Var] = frozenset()) -> None:
+        """What a statement itself uses goes into the target; `inside`: variables of iterations, which are no values of a thread."""
         for e in expressions(stmt):
-            self.join(e, target)
+            self.join(e, target, inside)
         if not isinstance(stmt, ir.Load):
             return
         if stmt.buffer.length is not None:
@@ -202,12 +253,28 @@ class _Graph:
         elif stmt.buffer in self.memory:
             self.edges.append((SOURCE, target))
 
-    def join(self, expr: ir.Expr, target: Node) -> None:
-        self.edges.extend((v, target) for v in ir.variables(expr) if v not in self.reverse.vars)
+    def join(self, expr: ir.Expr, target: Node, inside: Set[ir.Var] = frozenset()) -> None:
+        """The largest parts of an expression that are values of a thread, and not of the reverse part, go into the target."""
+        if any(v in inside or v in self.reverse.vars for v in ir.variables(expr)):
+            for child in ir.children(expr):
+                self.join(child, target, inside)
+        elif isinstance(node := self.node(expr), ir.Var) or node in self.made:
+            self.edges.append((node, target))
 
-    def weigh(self, var: ir.Var) -> None:
-        if var.type.kind != "bool":
-            self.weights[var] = var.type.size
+    def node(self, expr: ir.Expr) -> ir.Expr:
+        """The node of an expression; made of a Var or of others it has edges from these."""
+        if isinstance(expr, ir.Var) or expr in self.made:
+            return expr
+        parts = [n for n in map(self.node, ir.children(expr)) if isinstance(n, ir.Var) or n in self.made]
+        if parts:
+            self.made.add(expr)
+            self.edges.extend((n, expr) for n in parts)
+            self.weigh(expr, _NAMELESS)
+        return expr
+
+    def weigh(self, expr: ir.Expr, more: int = 0) -> None:
+        if not b.can_trap(expr):  # computed where what it is made of is, and not only where it is used
+            self.weights[expr] = expr.type.size * _BYTE + more
 
 
 def memory_read(block: ir.Block) -> Iterator[ir.Buffer]:

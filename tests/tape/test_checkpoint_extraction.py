@@ -160,7 +160,7 @@ def test_a_program_that_comes_again(name: str, executor: str) -> None:
         assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
         assert sum(n.endswith("_keep") for n in launched(tape)) == early + LIGHT[name]
         assert actions(tape) == before - early
-        assert tape.stats.saved_bytes == saved + LIGHT[name] * 16 * 8
+        assert tape.stats.saved_bytes == saved + LIGHT[name] * N * 8
         assert tape.explain().saved_bytes == tape.stats.saved_bytes
         assert sum(row.pieces for row in tape.explain().rows if row.overwritten_by == FASTER) == LIGHT[name]
         for seed in (2, 3):
@@ -363,16 +363,16 @@ def test_values_of_more_than_a_third_are_not_light() -> None:
             tape.reverse()
         operation = tape.operations[0]
         assert isinstance(operation, Launched)
-        (cut,) = operation.cuts.values()
-        assert cut.nbytes == 8
+        cut = operation.cuts.whole if operation.cuts is not None else None
+        assert cut is not None and cut.nbytes == 8
         assert not reads_fewer_bytes(operation, cut)
         tape = gpuad.Tape()
         with tape:
             run("flux", pairs()["v"], pairs()["out"])
         operation = tape.operations[0]
         assert isinstance(operation, Launched)
-        (cut,) = operation.cuts.values()
-        assert reads_fewer_bytes(operation, cut)
+        cut = operation.cuts.whole if operation.cuts is not None else None
+        assert cut is not None and reads_fewer_bytes(operation, cut)
         on_gpu = replace(operation.call, bound=replace(operation.call.bound, library="cupy"))
         assert not reads_fewer_bytes(replace(operation, call=on_gpu), cut)
 

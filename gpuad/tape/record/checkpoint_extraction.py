@@ -56,7 +56,7 @@ def extracted_early(steps: Sequence[Step], operations: Sequence[Operation], extr
 def reads_fewer_bytes(operation: Launched, cut: Cutting) -> bool:
     """Whether values are less to keep and to read than what an adjoint reads of memory as it was before the launch."""
     read = sum(use.region.nbytes for use in operation.effects.before)
-    return operation.call.bound.library != "cupy" and _MOVED * cut.nbytes * operation.call.threads <= read
+    return operation.call.bound.library != "cupy" and _MOVED * cut.total <= read
 
 
 def writes_values(operation: Launched, step: Step, cut: Cutting) -> bool:

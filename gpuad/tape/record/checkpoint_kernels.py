@@ -14,23 +14,26 @@ from dataclasses import dataclass, replace
 from ...ad.checkpoint_selection import Cut, memory_read, smallest_cut
 from ...ad.reversed_loops import run_forwards
 from ...ad.stack_layout import stack_layout
-from ...ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store
-from ...ir.rewrite import Names, walk_stmts
+from ...analysis.affine_forms import Launch as Numbers
+from ...ir.nodes import Buffer, Kernel, Load, Store
+from ...ir.rewrite import Names, written_in
 from ...ir.verify import verify
 from ...optimize.simplify import simplify
 from ...pipeline.derived_kernels import Adjoint
 from ...pipeline.pattern import Parameter, stack_parameters
+from ..memory.effects import reached
 
 
 @dataclass(frozen=True, eq=False)
 class Cutting:
     """`adjoint` reads the values from the last of its logs, an element a thread each; `extraction`, launched with `parameters` on memory
-    as it was before the primal, puts them there."""
+    as it was before the primal, puts them there. `elements`: of each log in a certain launch, where threads beyond its bounds have none."""
 
     adjoint: Adjoint
     extraction: Kernel
     parameters: tuple[Parameter, ...]
     saved: tuple[Buffer, ...]
+    elements: int = 0
 
     @property
     def nbytes(self) -> int:
@@ -38,17 +41,24 @@ class Cutting:
         return sum(b.element.size for b in self.saved)
 
     @property
+    def total(self) -> int:
+        """Bytes in a certain launch."""
+        return self.nbytes * self.elements
+
+    def spares(self, position: int) -> bool:
+        """Whether the adjoint no longer reads what was before the launch in the memory of an argument."""
+        return _memory(self.adjoint, frozenset({position})).isdisjoint(self.adjoint.reads)
+
+    @property
     def names(self) -> str:
         """The values, for the user."""
-        return ", ".join(b.name.removesuffix("_saved") for b in self.saved)
+        return ", ".join(dict.fromkeys(b.name.removesuffix("_saved") for b in self.saved))
 
 
 def cutting(adjoint: Adjoint, positions: frozenset[int]) -> Cutting | None:
     """The cheapest values to keep in place of what the adjoint reads through the user's parameters at `positions` as it was before the
     launch; None if there are none, or if the adjoint replays stores to that memory."""
-    memory = frozenset(
-        p.item for p in adjoint.parameters if p.role in ("primal", "entry") and p.position in positions and isinstance(p.item, Buffer)
-    )
+    memory = _memory(adjoint, positions)
     if not memory or adjoint.recording.working:
         return None
     others = frozenset(p.item for p in adjoint.parameters if isinstance(p.item, Buffer) and p.role not in ("primal", "entry"))
@@ -61,9 +71,29 @@ def cutting(adjoint: Adjoint, positions: frozenset[int]) -> Cutting | None:
     return None if found.adjoint.reads & memory else found
 
 
+def _memory(adjoint: Adjoint, positions: frozenset[int]) -> frozenset[Buffer]:
+    """The buffers through which an adjoint sees what was before the launch in the memory of some arguments."""
+    written = written_in(adjoint.primal.body)
+    found = ((p.role, p.item) for p in adjoint.parameters if p.position in positions)
+    return frozenset(b for role, b in found if isinstance(b, Buffer) and (role == "entry" or (role == "primal" and b not in written)))
+
+
+def cutting_for(adjoint: Adjoint, positions: frozenset[int], numbers: Numbers, threads: int) -> Cutting | None:
+    """As `cutting`, with the number of elements that the logs have in a launch with these numbers."""
+    cut = cutting(adjoint, positions)
+    return None if cut is None else replace(cut, elements=_elements(cut, numbers, threads))
+
+
+def _elements(cut: Cutting, numbers: Numbers, threads: int) -> int:
+    """How many elements the logs of a launch need: those of threads that come to write or to read one."""
+    body = (*cut.extraction.body, *cut.adjoint.unlaid)
+    found = [reached(body, b, numbers, (Load, Store), 1) for b in cut.saved]
+    return max(1, max(threads if r is None else min(r.high, threads) for r in found))
+
+
 def _before(adjoint: Adjoint, cut: Cut) -> bool:
     """Whether the values are made of memory as it was before the launch only."""
-    written = {s.buffer for s in walk_stmts(adjoint.primal.body) if isinstance(s, Store | Accumulate | Atomic)}
+    written = written_in(adjoint.primal.body)
     return not any(b in written for b in memory_read(cut.extraction))
 
 

@@ -75,9 +75,10 @@ class ValueCheckpoints:
                     hit.setdefault(need.time, set()).add(need.position)
         if not hit:
             return
-        cuts = {time: cut for time, positions in hit.items() if (cut := self._launched(time).cuts.get(frozenset(positions))) is not None}
+        cuts = {time: cut for time, positions in hit.items() if (cut := self._best(time, frozenset(positions))) is not None}
         self.demand(time for time in hit if time not in cuts)
-        if sum(cut.nbytes * self._launched(time).call.threads for time, cut in cuts.items()) >= _copied(writes, set(cuts)):
+        values, copies = sum(cut.total for cut in cuts.values()), _copied(writes, set(cuts))
+        if values > copies or (values == copies and not any(self._spares(time, cut, hit[time]) for time, cut in cuts.items())):
             self.demand(cuts)
             return
         for time, cut in cuts.items():
@@ -108,12 +109,21 @@ class ValueCheckpoints:
         assert isinstance(operation, Launched), "only launches have deferrable needs"
         return operation
 
+    def _best(self, time: int, positions: frozenset[int]) -> Cutting | None:
+        cuts = self._launched(time).cuts
+        return None if cuts is None else cuts.best(positions)
+
+    def _spares(self, time: int, cut: Cutting, hit: set[int]) -> bool:
+        """Whether with the values a launch needs less of the memory that is not about to be written, too."""
+        needs = (need for a in self._recording.allocations.values() for need in a.deferrable if need.time == time)
+        return any(need.position not in hit and cut.spares(need.position) for need in needs)
+
     def _keep(self, time: int, cut: Cutting) -> None:
         """Computes the values now, from memory that is still as the launch saw it; its adjoint reads them from here on."""
         old = self._launched(time)
         call = self._recording.pooled(old.call)
         call.prepare([cut.extraction, *_of_reverse(cut, call)])
-        kept = self.room_for(cut, call)  # read where they are written
+        kept = self.room_for(cut)  # read where they are written
         arguments = call.bound.arguments
         live = {i: (a.memory if a.is_pointer else a.value) for i, a in enumerate(arguments)}
         entries = {i: a.memory for i, a in enumerate(arguments) if a.memory is not None}
@@ -125,15 +135,15 @@ class ValueCheckpoints:
         for use in new.effects.before:
             use.allocation.pending = use.allocation.pending | use.region
 
-    def room_for(self, cut: Cutting, call: Call) -> list[Memory]:
+    def room_for(self, cut: Cutting) -> list[Memory]:
         """Room for the values of a launch."""
-        return [Memory(self._recording.space(call.threads, dtype_of(b.element))) for b in cut.saved]
+        return [Memory(self._recording.space(cut.elements, dtype_of(b.element))) for b in cut.saved]
 
     def reading(self, old: Launched, cut: Cutting, kept: Sequence[Memory], overwriter: int | None) -> Launched:
         """The launch with an adjoint that reads the values that are kept because of operation number `overwriter`."""
         effects, uses = self._recording.reach(old.kernel, cut.adjoint, old.call)
-        note = Kept(cut.names, cut.nbytes * old.call.threads, overwriter)
-        return replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=[*old.logs, *kept], cuts={}, kept=note)
+        note = Kept(cut.names, cut.total, overwriter)
+        return replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=[*old.logs, *kept], cuts=None, kept=note)
 
     def write_early(self, steps: Sequence[Step] | None) -> None:
         """The program comes again: its launches write what is kept of what they read."""
@@ -165,11 +175,11 @@ class ValueCheckpoints:
 
     def _kept_cheaper(self, old: Launched, time: int, positions: frozenset[int], step: Step) -> Launched | None:
         """A launch that keeps values in place of all that its adjoint reads through these arguments; None where it does not."""
-        cut = old.cuts.get(positions)
+        cut = old.cuts.get(positions) if old.cuts is not None else None
         if cut is None or not reads_fewer_bytes(old, cut) or not writes_values(old, step, cut):
             return None
         old.call.prepare(_of_reverse(cut, old.call))
-        kept = self.room_for(cut, old.call)
+        kept = self.room_for(cut)
         if not write_values(old, step, Extraction(time, cut, kept, step.actions[-1])):
             return None
         return self.reading(old, cut, kept, None)

@@ -21,12 +21,13 @@ from ...pipeline import Call, Stage, State
 from ...pipeline.derived_kernels import Adjoint
 from ...pipeline.pattern import Parameter
 from ...program.ir.region import Region
+from ...progress import doing
 from ...runtime.actions import Action, ByPython
 from ...runtime.base import Memory
 from ..memory.arena import Pooled
 from ..memory.effects import absolute, surely_written, touched
 from ..memory.version_finder import VersionFinder
-from .checkpoint_kernels import Cutting, cutting
+from .checkpoint_kernels import Cutting, cutting_for
 from .operations import Effects, Use
 
 WRITES = (Store, Accumulate, Atomic)
@@ -54,7 +55,7 @@ class Launched:
     uses: dict[tuple[str, int], Use]
     logs: list[Any]
     kernel: UserKernel  # the user's, to be judged again if memory turns out to have a shadow
-    cuts: Mapping[frozenset[int], Cutting] = field(default_factory=dict)  # by the arguments whose memory they stand for
+    cuts: Cuts | None = None
     kept: Kept | None = None
     shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was zero before
     plans: dict[Any, Any] = field(default_factory=dict, init=False)
@@ -177,18 +178,51 @@ def reaches_of(kernel: Kernel, adjoint: Adjoint | None, call: Call) -> Reaches:
     return Reaches(written, tuple(before), tuple(after), uses, must)
 
 
-def cuts_of(adjoint: Adjoint, reaches: Reaches, call: Call) -> dict[frozenset[int], Cutting]:
-    """What may be kept instead of the memory that the adjoint reads as it was before, where that takes fewer bytes: for all of the
-    arguments together, and for each alone."""
+def cuts_of(adjoint: Adjoint, reaches: Reaches, call: Call) -> Cuts:
+    """The cuts of a call, which are found when they are asked for."""
     sizes: dict[int, int] = {}
     for reach in reaches.before:
         sizes[reach.position] = sizes.get(reach.position, 0) + absolutely(reach, call).nbytes
-    found = {}
-    for positions in {frozenset(sizes), *(frozenset({p}) for p in sizes)}:
-        cut = cutting(adjoint, positions)
-        if cut is not None and cut.nbytes * call.threads < sum(sizes[p] for p in positions):
-            found[positions] = cut
-    return found
+    return Cuts(adjoint, call.numbers(adjoint.primal), call.threads, sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Cuts:
+    """What may be kept instead of the memory that the adjoint of a launch reads as it was before, by the arguments whose memory that is;
+    `sizes`: its bytes, by argument."""
+
+    adjoint: Adjoint
+    numbers: Numbers
+    threads: int
+    sizes: Mapping[int, int]
+    found: dict[frozenset[int], Cutting | None] = field(default_factory=dict)
+
+    def get(self, positions: frozenset[int]) -> Cutting | None:
+        """The fewest values for the memory of some arguments; None where these take more than it, or as much and spare nothing else."""
+        if positions not in self.found:
+            self.found[positions] = self._cut(positions)
+        return self.found[positions]
+
+    def best(self, positions: frozenset[int]) -> Cutting | None:
+        """The same for these arguments at least: for all that the adjoint reads as it was, where that takes no more."""
+        whole, some = self.whole, self.get(positions)
+        return whole if whole is not None and (some is None or whole.total <= some.total) else some
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether there is a cut for all arguments, or for one of them."""
+        return self.whole is not None or any(self.get(frozenset({p})) is not None for p in self.sizes)
+
+    @property
+    def whole(self) -> Cutting | None:
+        """The cut for all arguments."""
+        return self.get(frozenset(self.sizes))
+
+    def _cut(self, positions: frozenset[int]) -> Cutting | None:
+        with doing(f"looking for the fewest bytes that `{self.adjoint.primal.name}` needs"):
+            cut, memory = cutting_for(self.adjoint, positions, self.numbers, self.threads), sum(self.sizes[p] for p in positions)
+        spares = cut is not None and any(cut.spares(p) for p in self.sizes if p not in positions)
+        return cut if cut is not None and (cut.total < memory or (spares and cut.total == memory)) else None
 
 
 def _must(kernel: Kernel, call: Call, written: tuple[Reach, ...]) -> tuple[Reach, ...]:

@@ -7,7 +7,7 @@ without a shadow must not come out again; and where a shadow turns up late, what
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,6 @@ from ...ir.nodes import Kernel as Primal
 from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
 from ...program.ir.region import EMPTY, Region, span
-from ...progress import doing
 from ...runtime.actions import Doing
 from ...runtime.array_locks import borrows_memory
 from ...runtime.base import Memory
@@ -36,10 +35,9 @@ from ..memory.versions import Allocation, DeferrableNeed
 from ..reverse.shadows import Shadows
 from ..status import EMPTY as NO_RECORDING
 from ..status import State
-from .checkpoint_kernels import Cutting
 from .checkpoints import ValueCheckpoints
 from .operations import Effects, Foreign, Operation, Use
-from .recorded_launch import Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, reads_again, writes
+from .recorded_launch import Cuts, Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, reads_again, writes
 from .recorded_rule import Ruled
 from .rule_calls import with_new_shadows
 
@@ -282,15 +280,10 @@ class Recording:
     def _operation(self, kernel: Kernel, primal: Primal, adjoint: Adjoint | None, call: Call, where: str) -> Launched:
         reaches = self._reaches(kernel, primal, adjoint, call)
         effects, uses = self._ours(reaches, call)
-        cuts: Mapping[frozenset[int], Cutting] = {}
+        cuts: Cuts | None = None
         if adjoint is not None and reaches.before and not self.save_all and self.within is None:  # else launches run again from memory
-            cuts = kernel.facts.get(("cuts", adjoint, call.key), lambda: self._cuts(adjoint, reaches, call))
+            cuts = kernel.facts.get(("cuts", adjoint, call.key), lambda: cuts_of(adjoint, reaches, call))
         return Launched(kernel.name, where, call, effects, adjoint, uses, [], kernel, cuts)
-
-    @staticmethod
-    def _cuts(adjoint: Adjoint, reaches: Reaches, call: Call) -> Mapping[frozenset[int], Cutting]:
-        with doing(f"looking for the fewest bytes that `{adjoint.primal.name}` needs"):
-            return cuts_of(adjoint, reaches, call)
 
     def _reaches(self, kernel: Kernel, primal: Primal, adjoint: Adjoint | None, call: Call) -> Reaches:
         source = adjoint.primal if adjoint is not None else primal
@@ -375,7 +368,7 @@ class Recording:
     def note_needs(self, operation: Operation, time: int) -> None:
         """Notes what the operation's adjoint needs of memory as it is."""
         for use in operation.effects.before:
-            if isinstance(operation, Launched) and operation.cuts:
+            if isinstance(operation, Launched) and operation.cuts is not None and operation.cuts.worthwhile:
                 use.allocation.deferrable.append(DeferrableNeed(time, use.region, use.position))
             else:
                 use.allocation.pending = use.allocation.pending | use.region
