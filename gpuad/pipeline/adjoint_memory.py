@@ -76,11 +76,16 @@ def copied(call: Call, memory: Memory) -> Memory:
 def before(adjoint: Adjoint, call: Call) -> State:
     """What must be taken down before the primal runs."""
     state = live(call)
+    copies: dict[tuple[int, int], Memory] = {}  # one for all arguments in an allocation, as the fields of structs are
     for p in adjoint.parameters:
         if p.role in ("entry", "working"):
             memory = call.bound.arguments[p.position].memory
             if memory is not None:
-                state.entries[p.position] = copied(call, memory)
+                where = address(memory.root), int(memory.root.nbytes)
+                if where not in copies:
+                    copies[where] = copied(call, memory)
+                root = copies[where].root
+                state.entries[p.position] = Memory(root if root.dtype == memory.root.dtype else root.view(memory.root.dtype), memory.offset)
     state.logs = new_logs(adjoint, call)
     return state
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ... import pipeline
+from ...arguments.arrays import address
 from ...errors import GpuadError
 from ...ir.nodes import Alloc, Buffer, Kernel
 from ...ir.rewrite import walk_stmts
@@ -54,9 +55,8 @@ def _memory(adjoint: Adjoint, state: State) -> list[tuple[str, str, float]]:
     """Copies from before the launch, and logs."""
     positions = {p.item: p.position for p in adjoint.parameters if p.role in ("entry", "working")}
     copies = [(buffer.name, positions.get(copy)) for buffer, copy in adjoint.recording.entry.items()]
-    found: list[tuple[str, str, float]] = [
-        ("copy", name, state.entries[k].root.nbytes) for name, k in copies if k is not None and k in state.entries
-    ]
+    roots = {address(state.entries[k].root): (name, k) for name, k in reversed(copies) if k is not None and k in state.entries}
+    found: list[tuple[str, str, float]] = [("copy", name, state.entries[k].root.nbytes) for name, k in reversed(roots.values())]
     return found + [("log", log.name, memory.root.nbytes) for log, memory in zip(adjoint.logs, state.logs, strict=True)]
 
 
