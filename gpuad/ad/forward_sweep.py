@@ -11,6 +11,7 @@ decided here: a field that is never popped is removed with everything that only 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -20,7 +21,10 @@ from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.functions import EXTREMA
 from ..ir.rewrite import Names, blocks, defined, walk_stmts
+from ..ir.types import I32, Scalar
 from .iteration_checkpoints import Snapshots
+from .left_values import LeftValue
+from .undone_values import UndoneValue
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Versions:
     shots: Snapshots | None = None
     idle: frozenset[int] = frozenset()  # ids of stores to arrays on record that the reverse of an iteration does not repeat
     final: frozenset[ir.Buffer] = frozenset()  # read as it is after the launch
+    left: Mapping[ir.Var, LeftValue] = field(default_factory=dict)  # what loops carry, and the memory still holds after the launch
+    undone: Mapping[ir.Var, UndoneValue] = field(default_factory=dict)  # numerators that follow from quotients in it
 
     def restored(self, loop: ir.Stmt) -> ir.Block:
         """What gives the reverse of an iteration its arrays as they were at the start of it."""
@@ -73,6 +79,10 @@ class ForwardSweep:
         self._fresh: set[ir.Buffer] = set()  # arrays made in the sweep that is being emitted
         self._restored: frozenset[ir.Buffer] = frozenset()  # of these those that are as they were at the start of an iteration
         self._keep: list[ir.Stmt] = []  # keeps statements alive while their ids are keys
+        self._undone_behind: dict[ir.Var, list[ir.Var]] = {}
+        for var, undone in versions.undone.items():
+            if undone.behind is not None:
+                self._undone_behind.setdefault(undone.behind, []).append(var)
 
     # --- what is recorded --------------------------------------------------------------------------------------------------------
 
@@ -84,7 +94,7 @@ class ForwardSweep:
         """The values that the scope cannot get by repetition."""
         found: list[ir.Var] = []
         if isinstance(owner, ir.For | ir.While):
-            found.extend(c.var for c in owner.carried if closed_form(owner, c) is None)
+            found.extend(c.var for c in owner.carried if closed_form(owner, c) is None and c.var not in self.versions.left)
         for stmt in _scope(owner, branch):
             if id(stmt) in self.fragile or (isinstance(stmt, ir.If | ir.For | ir.While) and not self.repeatable(stmt)):
                 found.extend(defined(stmt))
@@ -110,7 +120,9 @@ class ForwardSweep:
         """What gives the recorded values back at the start of the scope's reverse."""
         stack = self.stack(owner, branch)
         popped = (ir.Pop(stack, self.recorded(owner, branch), span=owner.span),) if stack else ()
-        return (*popped, *_closed_forms(owner))
+        loops = owner.carried if isinstance(owner, ir.For | ir.While) else ()
+        left = (s for c in loops if c.var in self.versions.left for s in self.versions.left[c.var].loaded(self.names))
+        return (*popped, *_closed_forms(owner), *left)
 
     # --- emission ----------------------------------------------------------------------------------------------------------------
 
@@ -134,10 +146,19 @@ class ForwardSweep:
             if skip and any(v in skip for v in defined(stmt)):
                 continue
             out.extend(self._stmt(stmt, top, immediate))
+            for var in (v for d in defined(stmt) for v in self._undone_behind.get(d, ()) if not skip or v not in skip):
+                out.extend(self._undone(var, top))
         return tuple(out)
+
+    def _undone(self, var: ir.Var, top: bool) -> ir.Block:
+        """A numerator, where it follows from a quotient in this sweep."""
+        undone = self.versions.undone[var]
+        return undone.computed(var, self.names) if undone.early or not top else ()
 
     def _stmt(self, stmt: ir.Stmt, top: bool, immediate: bool) -> ir.Block:
         match stmt:
+            case ir.Let(var=var) | ir.Load(var=var) if var in self.versions.undone and (found := self._undone(var, top)):
+                return found if self.versions.undone[var].behind is None else ()
             case ir.Let(var=var) if var in self.versions.exits:
                 store = self.versions.exits[var]
                 return (ir.Load(var, store.buffer, store.index, span=stmt.span, note="the result is still there"),)
@@ -218,20 +239,29 @@ def _scope(owner: ir.Stmt, branch: int) -> ir.Block:
     raise AssertionError("not a scope")
 
 
+def closed_forms(block: ir.Block) -> dict[ir.Var, ir.Expr]:
+    """The carried values of all loops that have a closed form, and it."""
+    loops = (s for s in walk_stmts(block) if isinstance(s, ir.For | ir.While))
+    forms = ((c.var, closed_form(loop, c)) for loop in loops for c in loop.carried)
+    return {var: form for var, form in forms if form is not None}
+
+
 def closed_form(loop: ir.For | ir.While, carried: ir.Carried) -> ir.Expr | None:
-    """The carried value at the start of an iteration as an expression of the loop's counter, if it grows by a fixed integer step or is
-    shifted by a fixed number of bits."""
+    """The carried value at the start of an iteration as an expression of the loop's counter, if it grows by a fixed integer step, is
+    shifted by a fixed number of bits, or turns its sign."""
     lets = {s.var: s.value for s in _scope(loop, 0) if isinstance(s, ir.Let)}
     following = lets.get(carried.next, carried.next) if isinstance(carried.next, ir.Var) else carried.next
     match following:
         case ir.Binary(op="+" | "-" as op, left=ir.Var() as left, right=step) if left == carried.var and carried.var.type.is_integer:
             pass
+        case ir.Unary(op="-", operand=turned) if turned == carried.var:
+            return _turned(loop, carried)
         case _:
             return _shifted(loop, carried, following)
     names = bound_in(loop)
     if any(occurs(step, v) for v in names):
         return None
-    counter = _iteration(loop, carried.var)
+    counter = _iteration(loop, carried.var.type)
     if counter is None:
         return None
     offset = ir.Binary("*", counter, step, carried.var.type) if not b.is_const(step, 1) else counter
@@ -248,11 +278,20 @@ def _shifted(loop: ir.For | ir.While, carried: ir.Carried, following: ir.Expr) -
             bits, op = int(v).bit_length() - 1, "<<" if sign == "*" else ">>"
             if int(v) != 1 << max(bits, 0) or (sign == "/" and carried.var.type.is_signed and not _positive(loop, carried.var)):
                 return None
-    counter = _iteration(loop, carried.var)
+    counter = _iteration(loop, carried.var.type)
     if bits is None or not 0 < bits < 8 or carried.var.type.bits < 32 or counter is None:
         return None
     amount = counter if bits == 1 else ir.Binary("*", counter, b.const(bits, carried.var.type), carried.var.type)
     return ir.Binary(op, carried.init, amount, carried.var.type)
+
+
+def _turned(loop: ir.For | ir.While, carried: ir.Carried) -> ir.Expr | None:
+    """The closed form of `sign = -sign`."""
+    counter = _iteration(loop, loop.var.type if isinstance(loop, ir.For) else I32)
+    if counter is None or not counter.type.is_integer:
+        return None
+    odd = b.compare("!=", ir.Binary("&", counter, b.const(1, counter.type), counter.type), b.const(0, counter.type))
+    return ir.Select(odd, b.neg(carried.init), carried.init)
 
 
 def _positive(loop: ir.For | ir.While, var: ir.Var) -> bool:
@@ -260,13 +299,13 @@ def _positive(loop: ir.For | ir.While, var: ir.Var) -> bool:
     return isinstance(loop, ir.While) and loop.condition == b.compare(">", var, b.const(0, var.type))
 
 
-def _iteration(loop: ir.For | ir.While, like: ir.Var) -> ir.Expr | None:
-    """The number of completed iterations, in the carried variable's type."""
+def _iteration(loop: ir.For | ir.While, kind: Scalar) -> ir.Expr | None:
+    """The number of completed iterations, in a carried variable's type."""
     if isinstance(loop, ir.While):
-        return b.cast(loop.counter, like.type) if loop.counter is not None else None
-    if not b.is_const(loop.step, 1) or loop.var.type != like.type:
+        return b.cast(loop.counter, kind) if loop.counter is not None else None
+    if not b.is_const(loop.step, 1) or not kind.is_integer or kind.bits < loop.var.type.bits:
         return None
-    return loop.var if b.is_const(loop.start, 0) else ir.Binary("-", loop.var, loop.start, like.type)
+    return b.cast(loop.var if b.is_const(loop.start, 0) else ir.Binary("-", loop.var, loop.start, loop.var.type), kind)
 
 
 def _closed_forms(owner: ir.Stmt) -> ir.Block:

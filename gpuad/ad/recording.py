@@ -7,7 +7,8 @@ nothing recorded); the loads that survive `eliminate_dead_code` are those to be 
 was before the launch makes its memory tracked; one that cannot be repeated later is recorded on a stack; and around again, since recomputed
 stores need more loads. The sets only grow, so this terminates. Memory of which every needed load is final, such as a state that a
 recurrence leaves an element a step, is read as the launch leaves it: nothing of it is saved. So are results that are still in memory after
-the launch (`x = exp(x)`), where that saves a copy of an input.
+the launch (`x = exp(x)`), where that saves a copy of an input, what a loop carries, where it stores it (`left_values`), and numerators of
+divisions in place, which follow from the quotients (`undone_values`).
 
 Inactive state that a loop carries, such as that of a random number generator, is recomputed from the state at the start of the iteration,
 or the results that active statements use of it are recorded (`frontiers`): one normal number in place of a generator of six integers. Both
@@ -17,8 +18,8 @@ are tried, and the one of fewer bytes is taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 from ..analysis.activity import Activity
@@ -35,10 +36,12 @@ from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.privatisation import share_tiles
 from ..optimize.simplify import forward_arrays
 from ..optimize.unique import make_unique
-from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions, closed_form
+from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions, closed_form, closed_forms
 from .iteration_checkpoints import Snapshots, checkpoint_iterations, snapshots
+from .left_values import LeftValue, left_values
 from .logs import Mark
 from .reverse import Inputs, Shadows, reverse
+from .undone_values import UndoneValue, undone_values
 
 
 def frontiers(primal: Kernel, activity: Activity) -> Iterator[frozenset[int]]:
@@ -125,22 +128,23 @@ def record(
     """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as
     fragile. `optimistic`, and `distances` where less is recorded for it: what a launch has to check (`to_be_recorded`)."""
 
-    def facts_of(kernel: ir.Kernel, distances: bool) -> ToBeRecorded:
-        return to_be_recorded(kernel, optimistic=optimistic, distances=distances)
-
-    task = _Task(primal, activity, shadows, facts_of(primal, False), logs, marks or {}, analyse)
-    best = _smallest(task, lambda kernel: facts_of(kernel, False))
-    further = facts_of(primal, True) if distances and analyse else task.facts
+    facts_of = partial(to_be_recorded, optimistic=optimistic)
+    task = _Task(primal, activity, shadows, facts_of(primal), logs, marks or {}, analyse)
+    best = _smallest(task, lambda kernel, asked: facts_of(kernel, asked=asked))
+    further = facts_of(primal, distances=True) if distances and analyse else task.facts
     if (further.seen, further.later) != (task.facts.seen, task.facts.later):
-        other = _smallest(replace(task, facts=further), lambda kernel: facts_of(kernel, True))
+        other = _smallest(replace(task, facts=further), lambda kernel, asked: facts_of(kernel, distances=True, asked=asked))
         if len(other.entry) < len(best.entry):
             return replace(other, distances=True)
     return best
 
 
-def _smallest(task: _Task, facts_of: Callable[[ir.Kernel], ToBeRecorded]) -> Recording:
-    """The smallest recording under the facts of a task. `facts_of`: these of another kernel. How deep stacks get has to be known before the
-    launch (a budget needs it), so what decides that is not read as the launch leaves it."""
+Facts: TypeAlias = Callable[[ir.Kernel, frozenset[int]], ToBeRecorded]
+
+
+def _smallest(task: _Task, facts_of: Facts) -> Recording:
+    """The smallest recording under the facts of a task. `facts_of`: these of a kernel and of some of its accesses. How deep stacks get
+    has to be known before the launch (a budget needs it), so what decides that is not read as the launch leaves it."""
     best = _smallest_of_all(task, facts_of)
     while holds(best.body, ir.Push) and (decisive := deciding_depths(best.body) & task.facts.written - task.not_final):
         task = replace(task, not_final=task.not_final | decisive)
@@ -148,10 +152,51 @@ def _smallest(task: _Task, facts_of: Callable[[ir.Kernel], ToBeRecorded]) -> Rec
     return best
 
 
-def _smallest_of_all(task: _Task, facts_of: Callable[[ir.Kernel], ToBeRecorded]) -> Recording:
+def _with_left_values(task: _Task, facts_of: Facts) -> _Task | None:
+    """The task with values that loops carry read as the launch leaves them; None where there are none."""
+    found = left_values(task.primal, closed_forms(task.primal.body))
+    left = {var: value for var, value in found.items() if value.store.buffer not in task.not_final}
+    if not left:
+        return None
+    facts = facts_of(task.primal, frozenset(id(value.store) for value in left.values()))
+    lost = {access for _, access in facts.overwriting}
+    left = {var: value for var, value in left.items() if id(value.store) not in lost}
+    return replace(task, facts=facts, left=left) if left else None
+
+
+def _with_undone_values(task: _Task, facts_of: Facts) -> _Task | None:
+    """The task with numerators of divisions in place made of what the launch leaves; None where there are none."""
+    undone = {var: value for var, value in undone_values(task.primal).items() if value.store.buffer not in task.not_final}
+    if not undone:
+        return None
+    asked = {id(stmt) for value in undone.values() for stmt in (value.access, value.store)}
+    facts = facts_of(task.primal, frozenset(asked | {id(value.store) for value in task.left.values()}))
+    lost = {access for _, access in facts.overwriting}
+    kept = {
+        var: value
+        for var, value in undone.items()
+        if id(value.store) not in lost and not any(a == id(value.access) and w != id(value.store) for w, a in facts.overwriting)
+    }
+    return replace(task, facts=facts, undone=kept) if kept else None
+
+
+def _needs_less(recording: Recording, other: Recording) -> bool:
+    """Whether one recording needs nothing more than another, of what is saved before the launch or on stacks, and less of something."""
+    first, second = (
+        (_stacked(r), len(r.entry), len(r.working), sum(isinstance(s, Load) and s.buffer in r.entry.values() for s in walk_stmts(r.body)))
+        for r in (recording, other)
+    )
+    return first != second and all(a <= b for a, b in zip(first, second, strict=True))
+
+
+def _smallest_of_all(task: _Task, facts_of: Facts) -> Recording:
     """The smallest recording with stacks of whatever depth."""
     primal, activity, analyse = task.primal, task.activity, task.analyse
     best = task.fixpoint({})
+    for reading_results in (_with_left_values, _with_undone_values) if analyse and (_stacked(best) or best.entry) else ():
+        wider = reading_results(task, facts_of)
+        if wider is not None and _needs_less(other := wider.fixpoint({}), best):
+            task, best = wider, other
     for var, store in _exits(primal).items() if analyse else ():
         other = task.fixpoint({var: store})
         if len(other.entry) < len(best.entry):
@@ -163,7 +208,8 @@ def _smallest_of_all(task: _Task, facts_of: Callable[[ir.Kernel], ToBeRecorded])
             best, kept = other, kept | more
     whole = snapshots(primal) if analyse and _stacked(best) else None
     if whole is not None:
-        other = replace(task, primal=whole.kernel, facts=facts_of(whole.kernel), shots=whole).fixpoint({}, kept)
+        facts = facts_of(whole.kernel, frozenset())
+        other = replace(task, primal=whole.kernel, facts=facts, left={}, undone={}, shots=whole).fixpoint({}, kept)
         if _stacked(other) < _stacked(best) and len(other.entry) <= len(best.entry):
             best = other
     return replace(best, premises=task.facts.premises)
@@ -180,6 +226,8 @@ class _Task:
     analyse: bool
     shots: Snapshots | None = None
     not_final: frozenset[ir.Buffer] = frozenset()  # not to be read as the launch leaves it, whatever is there
+    left: Mapping[Var, LeftValue] = field(default_factory=dict)
+    undone: Mapping[Var, UndoneValue] = field(default_factory=dict)
 
     def fixpoint(self, exits: dict[ir.Var, ir.Store], kept: frozenset[int] = frozenset()) -> Recording:
         """The recording with results read back where `exits` says so, and the results of the statements `kept` recorded in any case."""
@@ -195,7 +243,9 @@ class _Task:
             saved = {b: names.buffer(f"{b.name}_saved", b.element) for b in self.primal.buffers if b in self.facts.written}
             working = frozenset(b for b in saved if b in tracked)
             marked = frozenset(key for key, mark in self.marks.items() if not mark.recorded)
-            versions = Versions(saved, working, exits, dict(self.logs), marked, unread_stores, self.shots, idle, final)
+            versions = Versions(
+                saved, working, exits, dict(self.logs), marked, unread_stores, self.shots, idle, final, self.left, self.undone
+            )
             inputs = Inputs(self.primal, self.activity, self.facts, self.shadows, versions, fragile | kept, self.marks)
             body, stacks = reverse(inputs, names)
             tried("reverse", replace(self.primal, body=body))
@@ -215,7 +265,8 @@ class _Task:
             needed, again = found, late
 
     def _needed(self, body: ir.Block, origin: dict[ir.Var, ir.Var]) -> frozenset[int]:
-        present = {origin.get(v, v) for s in walk_stmts(body) for v in defined(s)}
+        made = {v for s in walk_stmts(body) for v in defined(s) if not (isinstance(s, Let) and origin.get(v, v) in self.undone)}
+        present = {origin.get(v, v) for v in made}
         return frozenset(id(a.stmt) for a in self.facts.accesses if isinstance(a.stmt, ir.Load) and a.stmt.var in present)
 
     def _again(self, body: ir.Block, origin: dict[ir.Var, ir.Var]) -> frozenset[int]:

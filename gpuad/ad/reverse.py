@@ -356,7 +356,7 @@ class _Reverse:
         inits = {c.var: total(ledger.take(c.result), c.var.type) for c in active}
         body = self._inner(loop, block, 0, seeds)
         for c in loop.carried:  # a closed form is a Let at the top of the reversed body
-            if closed_form(loop, c) is not None:
+            if closed_form(loop, c) is not None and c not in active:
                 body.take(c.var)
         carried = [
             ir.Carried(

@@ -26,9 +26,10 @@ SMOOTH = frozenset({
 _ARITHMETIC = frozenset("+-*/")
 
 
-def decided_by(kernel: ir.Kernel, buffer: ir.Buffer) -> ir.Stmt | None:
-    """The first statement in which a value that was read of the buffer, or is made of one, decides something; None if none does."""
-    reached = _reached(kernel, buffer)
+def decided_by(kernel: ir.Kernel, place: ir.Buffer | ir.Var, *, memory: bool = True) -> ir.Stmt | None:
+    """The first statement in which a value of a variable, or one that was read of a buffer, or what is made of it, decides something; None
+    if none does. `memory`: what is stored to a parameter's memory comes out again."""
+    reached = reached_from(kernel, place, memory=memory)
     return next((stmt for stmt in walk_stmts(kernel.body) if any(_decides(e, reached) for e in _deciding(stmt))), None)
 
 
@@ -61,15 +62,15 @@ def _head(stmt: ir.Stmt) -> frozenset[Place]:
     return frozenset(_places(steering(stmt)))
 
 
-def _reached(kernel: ir.Kernel, buffer: ir.Buffer) -> frozenset[Place]:
-    """What values of the buffer flow to."""
+def reached_from(kernel: ir.Kernel, place: Place, *, memory: bool = True) -> frozenset[Place]:
+    """What values of a place flow to. `memory`: parameters' memory is among it, and what is read of it again."""
     edges: dict[Place, set[Place]] = {}
     for source, target in _flows(kernel.body):
         edges.setdefault(source, set()).add(target)
-    seen: set[Place] = {buffer}
-    waiting: list[Place] = [buffer]
+    seen: set[Place] = {place}
+    waiting: list[Place] = [place]
     while waiting:
-        new = edges.get(waiting.pop(), set()) - seen
+        new = {p for p in edges.get(waiting.pop(), set()) - seen if memory or not isinstance(p, ir.Buffer) or p.length is not None}
         seen |= new
         waiting += new
     return frozenset(seen)

@@ -54,11 +54,14 @@ class ToBeRecorded:
     seen: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of which the load may see what the store left
     later: frozenset[tuple[int, int]] = frozenset()  # ids of stores and loads of which the store may come to the load's address afterwards
     final: frozenset[int] = frozenset()  # ids of loads of written parameters that see what is there after the launch
+    overwriting: frozenset[tuple[int, int]] = frozenset()  # ids of stores and accesses asked for: the store may come to its element later
 
 
-def to_be_recorded(kernel: ir.Kernel, *, optimistic: bool = False, distances: bool = False) -> ToBeRecorded:
-    """Tests every load of the kernel. `optimistic`: a stride that is a parameter is taken to be non-zero; `distances`: and so is a distance
-    between two accesses. Both are listed in `premises`; each launch has to check that."""
+def to_be_recorded(
+    kernel: ir.Kernel, *, optimistic: bool = False, distances: bool = False, asked: frozenset[int] = frozenset()
+) -> ToBeRecorded:
+    """Tests every load of the kernel, and the accesses with the ids `asked`. `optimistic`: a stride that is a parameter is taken to be
+    non-zero; `distances`: and so is a distance between two accesses. Both are listed in `premises`; each launch has to check that."""
     accesses = tuple(_accesses(kernel.body))
     written = frozenset(a.buffer for a in accesses if a.writes)
     homes = _homes(kernel.body)
@@ -77,8 +80,16 @@ def to_be_recorded(kernel: ir.Kernel, *, optimistic: bool = False, distances: bo
     unstable = frozenset(load for _, load in later)
     final = frozenset(id(a.stmt) for a in loads if a.buffer.length is None) - unstable
     final -= {id(a.stmt) for a in loads if a.buffer in _changed_by_many(accesses)}
+    overwriting = frozenset(
+        (id(w.stmt), id(a.stmt))
+        for a in accesses
+        for w in accesses
+        if id(a.stmt) in asked and w.writes and w.buffer == a.buffer
+        if w.buffer in _changed_by_many(accesses) or test.may_hit(w, a, homes.get(a.buffer, ()), later=True)
+    )
     parted = test.parted_pairs(accesses) if test.barriers else frozenset()
-    return ToBeRecorded(kernel, accesses, written, entry, unstable, tuple(test.premises), parted, frozenset(seen), frozenset(later), final)
+    premises = tuple(test.premises)
+    return ToBeRecorded(kernel, accesses, written, entry, unstable, premises, parted, frozenset(seen), frozenset(later), final, overwriting)
 
 
 def _changed_by_many(accesses: tuple[Access, ...]) -> frozenset[ir.Buffer]:
