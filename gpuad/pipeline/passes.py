@@ -37,6 +37,7 @@ from ..ir.verify import made, verify
 from ..lower.normalize import normalize
 from ..optimize.dead_code import eliminate_dead_code, without_output
 from ..optimize.privatisation import privatise_arrays, privatise_tiles
+from ..optimize.register_promotion import promote_elements
 from ..optimize.simplify import forward_stores, simplify
 from ..optimize.sinking import sink_values
 from .derived_kernels import Adjoint, Tangent
@@ -132,6 +133,12 @@ def forwarded_stores(kernel: Kernel, request: Request) -> Kernel:
     return forward_stores(kernel)
 
 
+@_where_kernel_has(For)
+def promoted_elements(kernel: Kernel, request: Request) -> Kernel:
+    """An element of memory that a loop reads and writes is held in a variable through the loop."""
+    return forward_stores(promote_elements(kernel))
+
+
 @_where_kernel_has(If)
 def sunk_values(kernel: Kernel, request: Request) -> Kernel:
     """What one branch alone uses is computed there."""
@@ -157,7 +164,7 @@ def named_operands(kernel: Kernel, request: Request) -> Kernel:
 
 
 PRIMAL = (absent_pointers,)
-CANONICAL = (silence, named_results, forwarded_stores, sunk_values, privatisation, tile_privatisation, named_operands)
+CANONICAL = (silence, named_results, forwarded_stores, promoted_elements, sunk_values, privatisation, tile_privatisation, named_operands)
 
 
 # --- the adjoint --------------------------------------------------------------------------------------------------------------------------
