@@ -476,7 +476,7 @@ class Tape(LaunchRecording):
     def peak_bytes(self) -> int:
         """The most bytes that the tape has had at once since its last recording began, of all that it adds to what the caller has, as a
         pool rounds them: saved versions, checkpoints, scratch, arrays that operations made, and their shadows. Arrays and shadows of the
-        caller's are not among them. What it had from earlier recordings is; without a budget it takes chunks of at least 1 MiB."""
+        caller's are not among them. What it had from earlier recordings is; without a budget it takes chunks of 1 MiB or of one array."""
         return self.memory.most
 
     @public

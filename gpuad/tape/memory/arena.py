@@ -47,8 +47,8 @@ class Arena:
         while self.at < len(self.chunks) and self.used + size > self.chunks[self.at].size:
             self.at, self.used = self.at + 1, 0
         if self.at == len(self.chunks):
-            many = max(min(self.nbytes // GROWTH, LARGE) // size, 1)  # of requests like this one, so that nothing is left over
-            self.chunks.append(self.new(max(many * size, CHUNK)))
+            many = max(min(self.nbytes // GROWTH, LARGE) // size, CHUNK // size, 1)  # of requests like this one: nothing is left over
+            self.chunks.append(self.new(many * size))
             self.allocations += 1
             self.used = 0
         begin = self.used
