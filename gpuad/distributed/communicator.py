@@ -10,12 +10,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 import numpy as np
 
 from ..arguments.annotations import Duplicated, Stopped
-from ..arguments.arrays import leaf_memory
 from ..arguments.recorder import current
 from ..errors import DistributedError, LaunchError, UnsupportedError
 from ..ops.temporaries import new_array
 from ..pipeline import in_fixed_point
-from ..program.ir.region import of_array
 from . import operations
 from .buffers import Buffer, Segments, buffer, is_whole, refuse_overlap
 from .exchange import NUMBERS, Exchange
@@ -443,9 +441,7 @@ class Communicator(Exchange):
         tape = cast(Any, current.get())
         if tape is None or isinstance(b.x, Stopped) or not b.size:
             return False
-        memory = leaf_memory(b.array)
-        region = of_array(b.array, memory.offset * int(memory.root.dtype.itemsize))
-        return tape.shadows.of(tape.allocation(memory), region) is not None
+        return bool(tape.has_shadow(b.array))
 
     def _slot(self) -> int:
         return next(k for k in range(len(self.open) + 1) if k not in self.open)

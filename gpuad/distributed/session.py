@@ -215,9 +215,9 @@ class Session:
         """Around a reversal: what it adds to the shadows of replicated arrays is summed over the ranks at its end."""
         pairs = [(comm, pair) for comm, pair in self._replicated]
         for _, pair in pairs:
-            memory = leaf_memory(pair.primal)
-            known = tape.allocation(memory)
-            if known.written & of_array(pair.primal, memory.offset * int(memory.root.dtype.itemsize)):
+            array = tape.as_known(pair).primal
+            memory = leaf_memory(array)
+            if tape.allocation(memory).written & of_array(array, memory.offset * int(memory.root.dtype.itemsize)):
                 raise TapeError(
                     "a replicated array is written by the program: it is one that is only read. Use Bcast or Allreduce where it is made. "
                     "No shadow was touched."

@@ -10,7 +10,6 @@ from typing import Any
 
 from ..api import FlatArguments, Kernel, push_forward
 from ..arguments.annotations import Active, Const, Duplicated
-from ..arguments.arrays import address, resolve
 from ..arguments.recorder import unrecorded
 from ..errors import LaunchError, UnsupportedError
 from ..ir.dtypes import is_half
@@ -45,7 +44,7 @@ class Session:
             if seed is None or not seed.size:
                 continue
             whole = seed.astype("float32") if is_half(seed.dtype) else seed
-            if address(resolve(pair.primal).root) not in self.tape.allocations:
+            if not self.tape.has_met(pair):
                 still.append((pair, whole))
             else:
                 merged[pair] = merged[pair] + whole if pair in merged else whole

@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from threading import get_ident
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -534,13 +535,13 @@ class Tape(LaunchRecording):
         self._watch.check()
         for deferred in self.shadows.deferred.values():
             deferred.show()
-        export.save(self, folder, names or {})
+        export.save(self, folder, {name: self.as_known(array) for name, array in (names or {}).items()})
 
     @public
     def held(self, budget: int | float | str | None = None) -> Holding:
         """For each byte that the recorded program and its reversal hold: from when to when, and why. Arrays are called as the caller calls
         them. `budget`: as it would be within another budget, as of `plan`."""
-        names = array_names(user_frame())
+        names = self._names(user_frame())
         if budget is not None:
             looked = self._looked_at()
             return holding(self, names, looked.script_within(budget), looked.planner, scratch=self.reversals.scratch)
@@ -556,15 +557,20 @@ class Tape(LaunchRecording):
     def held_by_caller(self) -> tuple[tuple[str, str, int], ...]:
         """The arrays made by operations that variables of the caller still hold, so that their memory is not used again: the name, where it
         was made, and bytes."""
-        names = array_names(user_frame())
+        names = self._names(user_frame())
         held = ((names.get(where), made) for where, made in self.made.arrays.items() if made.is_handed_out)
         return tuple((name, made.where, int(made.array.nbytes)) for name, made in held if name is not None)
+
+    def _names(self, frame: FrameType | None) -> dict[int, str]:
+        """Names of arrays by the addresses that the tape knows."""
+        names = array_names(frame)
+        return names | {where: names[outside] for where, outside in self.made.staging.names if outside in names}
 
     def explain(self) -> Account:
         """For each saved piece the bytes, who needs it and who overwrites it; of a round that was recorded anew, which call was another one
         than in the round before, and why; within a budget, what its plan stores, runs again, offloads
         and keeps, with bytes and reasons. Printable; `.rows`. Arrays are called as the caller calls them, or else as the kernels do."""
-        made, names = {a: made.where for a, made in self.made.arrays.items()}, array_names(user_frame())
+        made, names = {a: made.where for a, made in self.made.arrays.items()}, self._names(user_frame())
         found = replace(account(self.operations, list(self.allocations.values()), made, names), anew=self.cursor.why)
 
         def called(where: int) -> str:

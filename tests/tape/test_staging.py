@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import runpy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from tape_tools import launch
 import gpuad
 from gpuad import Active, Const, Duplicated, ShadowError, Tape, TapeError, ops
 from gpuad.api import Kernel
+from gpuad.interop.sessions import Session
 from gpuad.runtime.array_types import NdArray
 
 N, ROUNDS = 6, 6
@@ -496,3 +499,37 @@ def test_two_seeds_for_one_array_of_this_round() -> None:
             launch("half_square", Duplicated(z, np.zeros(N)), Duplicated(START.copy()))
         with pytest.raises(TapeError, match="two seeds"):
             tape.reverse({Duplicated(z): 1.0, Duplicated(z[...]): 1.0})
+
+
+def test_names_and_files_of_a_program_on_arrays_of_this_round(tmp_path: Path) -> None:
+    tape = Tape()
+    for number in range(3):
+        u, y = START + number, np.zeros(N)
+        U, Y = Duplicated(u), Duplicated(y)
+        with tape:
+            launch("half_square", Y, U)
+            launch("square", U)
+    assert {row.name for row in tape.explain().rows} == {"u"} and "u" in {h.name for h in tape.held().held}
+    tape.save(tmp_path, {"velocity": U, "energy": Y})
+    program: Any = runpy.run_path(str(tmp_path / "program.py"))
+    shadows = {"velocity": np.zeros(N), "energy": np.ones(N)}
+    program["reverse"]({"velocity": u, "energy": y}, shadows)
+    np.testing.assert_allclose(shadows["velocity"], START + 2, rtol=1e-15)
+
+
+def test_a_session_of_a_bridge_whose_program_makes_its_outputs() -> None:
+    """The tape has met a pair that a program returns, also where a buffer stands for it."""
+    X = Duplicated(np.zeros(N), np.zeros(N))
+
+    def program(x: Any) -> Any:
+        out = Duplicated(np.empty(N))
+        launch("half_square", out, x)
+        return out
+
+    session = Session([X], None)
+    for number in range(ROUNDS):
+        X.primal[...] = START + number
+        (out,) = session.record(program, [None])
+        np.testing.assert_array_equal(out.primal, X.primal**2 / 2)
+        session.reverse([np.ones(N)])
+        np.testing.assert_array_equal(X.shadow, START + number)

@@ -26,6 +26,8 @@ from .script import Adjoint, Again, Arrive, Begin, Block, Fetch, Item, Script, S
 INITIAL = "the state at the beginning, from which operations run again"
 UNSEEN = "written by code that the tape does not see"
 
+_CALLER = "of the caller"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -252,21 +254,27 @@ class Reading:
             yield from self.kept()
         yield from self.scratch()
 
+    def why(self, where: int, made: bool, how: str) -> str:
+        """Whose an array or shadow is; `how`: what is said of one that operations `made`."""
+        if made:
+            return how
+        return "in place of arrays that are others in each round" if where in self.tape.made.staging.buffers else _CALLER
+
     def arrays(self) -> Iterator[Held]:
         """Of the user, and made by operations."""
         for where, a in self.tape.allocations.items():
-            own = where in self.tape.made.arrays
-            why = "made by an operation" if own else "of the caller"
+            why = self.why(where, where in self.tape.made.arrays, "made by an operation")
+            own = why != _CALLER
             size = int(a.root.nbytes)
             yield Held(self.name(where), Kind.primal, rounded(size) if own else size, 0, self.end, why=why, added=own)
 
     def shadows(self) -> Iterator[Held]:
         """By the array that each is the shadow of."""
         for where, pairings in self.tape.shadows.by_shadow.items():
-            own = self.tape.made.homes.has(pairings[0].root)
+            why = self.why(where, self.tape.made.homes.has(pairings[0].root), "of a temporary")
+            own = why != _CALLER
             size = int(pairings[0].root.nbytes)
             name = self.names.get(where) or f"d{self.name(pairings[0].allocation.address)}"
-            why = "of a temporary" if own else "of the caller"
             yield Held(name, Kind.shadow, rounded(size) if own else size, 0, self.end, why=why, added=own)
 
     def pieces(self) -> Iterator[Held]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...api import FlatArguments
 from ...arguments.annotations import BatchDuplicated, Duplicated
-from ...arguments.arrays import is_array, namespace, refuse_subclass, resolve
+from ...arguments.arrays import address, is_array, leaf_memory, namespace, refuse_subclass, resolve
 from ...arguments.layouts import float_views
 from ...arguments.recorder import unrecorded
 from ...errors import TapeError
@@ -236,7 +236,19 @@ class OperationRecording(Repeating):
 
     def as_known(self, x: Any) -> Any:
         """An argument as the tape knows it."""
-        return self.made.inside(inner(x, self))
+        x, staging = self.made.inside(inner(x, self)), self.made.staging
+        return staging.arguments((x,), (), None)[0] if staging.holds_any else x
+
+    def has_met(self, x: Any) -> bool:
+        """Whether the memory of an array, or of a pair, is part of the recording."""
+        return address(resolve(getattr(self.as_known(x), "primal", x)).root) in self.allocations
+
+    def has_shadow(self, array: NdArray) -> bool:
+        """Whether memory has a shadow in the recording, by whichever pair."""
+        memory = leaf_memory(self.as_known(array))
+        known = self.allocations.get(address(memory.root))
+        region = of_array(array, memory.offset * int(memory.root.dtype.itemsize))
+        return known is not None and self.shadows.of(known, region) is not None
 
 
 class Saving:
