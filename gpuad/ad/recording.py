@@ -99,6 +99,7 @@ class Recording:
     stacks: dict[ScopeKey, Owned]
     premises: tuple[Polynomial, ...] = ()  # taken to be non-zero
     distances: bool = False  # distances are among them
+    results: bool = False  # what loops carry is read from what the launch leaves
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "stacks": {(place, n): owned for place, n, owned in self._places()}}
@@ -124,12 +125,14 @@ def record(
     analyse: bool = True,
     optimistic: bool = False,
     distances: bool = False,
+    results: bool = True,
 ) -> Recording:
     """The smallest recording for the kernel. `analyse=False` (for tests) takes every written buffer as tracked and every load of one as
-    fragile. `optimistic`, and `distances` where less is recorded for it: what a launch has to check (`to_be_recorded`)."""
+    fragile. `optimistic`, and `distances` where less is recorded for it: what a launch has to check (`to_be_recorded`). `results`: what
+    loops carry may be read from what the launch leaves."""
 
     facts_of = partial(to_be_recorded, optimistic=optimistic)
-    task = _Task(primal, activity, shadows, facts_of(primal), logs, marks or {}, analyse)
+    task = _Task(primal, activity, shadows, facts_of(primal), logs, marks or {}, analyse, results)
     best = _smallest(task, lambda kernel, asked: facts_of(kernel, asked=asked))
     further = facts_of(primal, distances=True) if distances and analyse else task.facts
     if (further.seen, further.later) != (task.facts.seen, task.facts.later):
@@ -154,7 +157,7 @@ def _smallest(task: _Task, facts_of: Facts) -> Recording:
 
 def _with_left_values(task: _Task, facts_of: Facts) -> _Task | None:
     """The task with values that loops carry read as the launch leaves them; None where there are none."""
-    found = left_values(task.primal, closed_forms(task.primal.body))
+    found = left_values(task.primal, closed_forms(task.primal.body)) if task.results else {}
     left = {var: value for var, value in found.items() if value.store.buffer not in task.not_final}
     if not left:
         return None
@@ -212,7 +215,7 @@ def _smallest_of_all(task: _Task, facts_of: Facts) -> Recording:
         other = replace(task, primal=whole.kernel, facts=facts, left={}, undone={}, shots=whole).fixpoint({}, kept)
         if _stacked(other) < _stacked(best) and len(other.entry) <= len(best.entry):
             best = other
-    return replace(best, premises=task.facts.premises)
+    return replace(best, premises=task.facts.premises, results=bool(task.left) and best.primal is primal)
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,7 @@ class _Task:
     logs: Logs
     marks: Mapping[int, Mark]
     analyse: bool
+    results: bool = True
     shots: Snapshots | None = None
     not_final: frozenset[ir.Buffer] = frozenset()  # not to be read as the launch leaves it, whatever is there
     left: Mapping[Var, LeftValue] = field(default_factory=dict)

@@ -198,6 +198,7 @@ def reverse_sweep(draft: Draft) -> Draft:
         analyse=pattern.analyse,
         optimistic=optimistic,
         distances=distances,
+        results=pattern.results,
     )
     return replace(draft, recording=recording, body=recording.body)
 

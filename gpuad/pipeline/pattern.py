@@ -23,7 +23,8 @@ from ..ir.types import Scalar
 class Pattern:
     """What a derivative depends on besides the source: for each parameter (by position) the element type of its shadow, or None; which
     parameters overlap; through which nothing is to flow; for tests, whether recording is analysed or everything is recorded; whether
-    strides that are parameters may be taken to be non-zero, and whether distances may too."""
+    strides that are parameters may be taken to be non-zero, and whether distances may too; whether what loops carry may be read from
+    results that the launch leaves, in place of a stack."""
 
     shadows: tuple[Scalar | None, ...]
     aliases: Aliases = NONE
@@ -31,6 +32,7 @@ class Pattern:
     analyse: bool = True
     optimistic: bool = True
     distances: bool = True
+    results: bool = True
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ class Program:
 DIFFERENCE = "real div = a[i] - b[i] + c[i] - d[i] + e[i] - f[i]; p[i] -= (real)0.1 * rho[i] * v[i] * v[i] * div;"
 SIX = dict.fromkeys(("p", "rho", "v", *"abcdef"), 1)
 MAXIMUM = "for (int k = 0; k < 5; k++) if (x[k * n + i] > y[i]) y[i] = x[k * n + i];"
+RECURRENCE = "real s = 0; for (int t = 0; t < 5; t++) { s = sin(s) + x[i * 5 + t]; x[i * 5 + t] = s; } out[i] += s;"
+PRODUCT = "real s = 1; for (int t = 0; t < 5; t++) { s *= x[i * 5 + t]; x[i * 5 + t] = s; } out[i] += s;"
 PROGRAMS = {
     "a sine of a sum": Program("y[i] = sin(x[i] + x[n + i] + x[2 * n + i]);", {"y": 1, "x": 3}, ("x",), (8, 4)),
     "a sine of a sum with a name": Program("real s = x[i] + x[n + i] + x[2 * n + i]; y[i] = sin(s);", {"y": 1, "x": 3}, ("x",), (8, 4)),
@@ -67,6 +69,10 @@ PROGRAMS = {
         "real s = 0; for (int k = 0; k < 5; k++) s += x[i * 5 + k] * x[i * 5 + k]; s = sqrt(s);"
         "for (int k = 0; k < 5; k++) x[i * 5 + k] = x[i * 5 + k] / s;", {"x": 5}, (), (8, 4),
     ),
+    "a recurrence that leaves its states": Program(RECURRENCE, {"x": 5, "out": 1}, (), (0, 0)),
+    "a recurrence whose states are overwritten": Program(RECURRENCE, {"x": 5, "out": 1}, ("x",), (32, 16)),
+    "a running product": Program(PRODUCT, {"x": 5, "out": 1}, (), (40, 20)),
+    "a running product that is overwritten": Program(PRODUCT, {"x": 5, "out": 1}, ("x",), (40, 20)),
     "members of structs": Program(
         "y[i] = sin(p[i].a + p[i].b * p[i].c);", {"y": 1, "p": 3}, ("p",), (24, 12), before="struct P { real a, b, c; };"
     ),

@@ -57,7 +57,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DeferrableNeed:
-    """Operation number `time` needs the bytes `region`, through its argument at `position`, or something that is made of them."""
+    """Operation number `time` needs the bytes `region`, through its argument at `position`, or something that does instead."""
 
     time: int
     region: Region
@@ -73,6 +73,7 @@ class Allocation:
     name: str
     pending: Region = EMPTY
     deferrable: list[DeferrableNeed] = field(default_factory=list)  # needed too, unless a few values can be kept instead
+    results: list[DeferrableNeed] = field(default_factory=list)  # and this, unless a stack can do instead
     tainted: Region = EMPTY  # holds values that depend on active data, but has no shadow there
     read_bare: Region = EMPTY  # was read by operations that took it for inactive
     written_bare: Region = EMPTY  # was written by operations that took it for inactive
@@ -88,7 +89,7 @@ class Allocation:
     def needed(self) -> Region:
         """Which of the live bytes adjoints will read, as things stand."""
         found = self.pending
-        for need in self.deferrable:
+        for need in (*self.deferrable, *self.results):
             found = found | need.region
         return found
 

@@ -6,7 +6,7 @@ copy would serve all of them: what takes fewer bytes is done, just before the me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -95,6 +95,7 @@ class ValueCheckpoints:
 
     def demand_all(self) -> None:
         """What is still claimed when the recording ends is read where it is."""
+        self.demand_results({need.time for a in self._recording.allocations.values() for need in a.results})
         self.surviving = [Surviving(a, a.pending, tuple(a.deferrable)) for a in self._recording.allocations.values() if a.deferrable]
         for a in self._recording.allocations.values():
             a.pending, a.deferrable = a.needed, []
@@ -103,6 +104,44 @@ class ValueCheckpoints:
         """These launches need nothing that is deferred any more."""
         for a in self._recording.allocations.values() if times else ():
             a.deferrable = [c for c in a.deferrable if c.time not in times]
+
+    def demand_results(self, times: Collection[int]) -> None:
+        """These launches need what they left in memory."""
+        for a in self._recording.allocations.values() if times else ():
+            for need in a.results:
+                a.pending = a.pending | need.region if need.time in times else a.pending
+            a.results = [need for need in a.results if need.time not in times]
+
+    def stack_results(self, writes: Sequence[Use]) -> None:
+        """What is about to be written: launches whose adjoint reads there what they left do with a stack, where they need nothing else
+        for it."""
+        hit = {need.time for use in writes for need in use.allocation.results if need.region & use.region}
+        for time in sorted(hit):
+            new = self._on_stacks(self._launched(time))
+            if new is None:
+                self.demand_results({time})
+                continue
+            for a in self._recording.allocations.values():
+                a.results = [need for need in a.results if need.time != time]
+            self.demand({time})
+            self._recording.operations[time] = new
+            for use in new.effects.after:
+                use.allocation.pending = use.allocation.pending | use.region
+
+    def _on_stacks(self, old: Launched) -> Launched | None:
+        """A launch with an adjoint that reads nothing of what it left for what loops carry; None where that needs more of what was."""
+        assert old.adjoint is not None
+        adjoint = old.kernel.reverse_for(replace(old.adjoint.pattern, results=False), old.call)
+        effects, uses = self._recording.reach(old.kernel, adjoint, old.call)
+        known: dict[int, Region] = {}
+        for use in old.effects.before:
+            known[id(use.allocation)] = known.get(id(use.allocation), EMPTY) | use.region
+        if old.kept is not None or adjoint.log_numbers != old.adjoint.log_numbers:
+            return None
+        if any(use.region - known.get(id(use.allocation), EMPTY) for use in effects.before):
+            return None
+        old.call.prepare([pipeline.counting(adjoint, old.call), *(k for s in pipeline.stages(adjoint, old.call) for k in s.kernels)])
+        return replace(old, adjoint=adjoint, effects=effects, uses=uses, cuts=None)
 
     def _launched(self, time: int) -> Launched:
         operation = self._recording.operations[time]

@@ -375,6 +375,7 @@ class Recording:
 
     def _overwrite(self, operation: Operation) -> None:
         self.values.choose(operation.effects.writes)
+        self.values.stack_results(operation.effects.writes)
         self.save_overwritten(operation, len(self.operations) - 1)
         for use in operation.effects.writes:
             a = use.allocation
@@ -446,8 +447,12 @@ class Recording:
         return not region
 
     def _after(self, operation: Operation) -> None:
+        stacks = isinstance(operation, Launched) and operation.adjoint is not None and operation.adjoint.recording.results
         for use in operation.effects.after:
-            use.allocation.pending = use.allocation.pending | use.region
+            if stacks and not self.save_all and self.within is None:
+                use.allocation.results.append(DeferrableNeed(len(self.operations), use.region, use.position))
+            else:
+                use.allocation.pending = use.allocation.pending | use.region
         if self.looks:
             self._mark(operation)
         self.operations.append(operation)
