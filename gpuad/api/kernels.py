@@ -46,6 +46,7 @@ from .explain import AdjointText, adjoint_text
 from .kept_kernels import Kept, of_function, of_text
 from .moved_arguments import moved_arguments, moving_values
 from .specialization_key import Ready, ready, rounding, specialization_key
+from .varying_numbers import VaryingNumbers
 
 
 class Planned(NamedTuple):
@@ -149,6 +150,7 @@ class Kernel(TextKernel):
         self._ready: dict[Hashable, Ready] = {}
         self._first_numbers: dict[int, int] | None = None  # those that move arrays, in the first call
         self._again: Past = {}
+        self._varying = VaryingNumbers()
         self.facts = self._kept.facts
         with self.room():
             asked = nulls(self.function).asked
@@ -335,7 +337,7 @@ class Kernel(TextKernel):
             own = copy.copy(self)
             own.function = replace(self.function, dynamic=key[0], absent=key[1])
             own.specializations, own.facts = self._kept.part(key)
-            own._suited, own._ready, own._again = {}, {}, {}
+            own._suited, own._ready, own._again, own._varying = {}, {}, {}, VaryingNumbers()
             own._first_numbers = None
             self._suited.setdefault(key, own)
         return self._suited[key]
@@ -442,10 +444,11 @@ class Kernel(TextKernel):
         told = type(args) is FlatArguments or not self._completing.needed
         like = specialization_key(grid, block, args, shared_mem) if told and not tangents else None
         known = self._ready.get(like)
-        call = known.call(args, stream) if known is not None else None
+        call = known.call(args, stream, self._varying.of(known.frame)) if known is not None else None
         if call is not None:
             return call
         call = self._bound(grid, block, args, shared_mem, stream, kinds, tangents)
+        call = replace(call, varying=self._varying.met(call))
         made = ready(call, args) if like is not None and known is None else None
         if made is not None:
             if len(self._ready) >= _MANY:

@@ -132,10 +132,11 @@ class Ready:
     absent: frozenset[int]
     values: frozenset[int]
     key: Hashable
+    frame: Hashable
     shared: dict[Hashable, Any] = field(default_factory=dict)
 
-    def call(self, args: Sequence[Any], stream: Any) -> Call | None:
-        """The call with such arguments; None if they have to be looked at closer."""
+    def call(self, args: Sequence[Any], stream: Any, varying: frozenset[int] = frozenset()) -> Call | None:
+        """The call with such arguments, of which numbers are `varying`; None if they have to be looked at closer."""
         arguments = []
         for part, x in zip(self.parts, args, strict=True):
             argument = part.bound(x)
@@ -146,9 +147,9 @@ class Ready:
             return None
         call = Call(
             Bound(self.name, tuple(arguments), self.aliases, self.library, 1), self.grid, self.block, self.shared_mem, stream, self.loose,
-            self.absent, self.values, shared=self.shared,
+            self.absent, self.values, varying, shared=self.shared,
         )  # fmt: skip
-        call.__dict__.update(key=self.key, overlaps={})  # what it would find out
+        call.__dict__.update(key=self.key, frame=self.frame, overlaps={})  # what it would find out
         return call
 
     def memory(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
@@ -202,7 +203,7 @@ def ready(call: Call, args: Sequence[Any]) -> Ready | None:
         return None
     made = Ready(
         bound.kernel, tuple(p for p in parts if p is not None), bound.aliases, bound.library, call.grid, call.block, call.shared_mem,
-        call.loose, call.absent, call.values, call.key,
+        call.loose, call.absent, call.values, call.key, call.frame,
     )  # fmt: skip
     return made if made.call(args, None) is not None else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..affine.relations import is_installed
 from ..codegen.cpu.source import has_atomics, is_flat
@@ -42,12 +43,15 @@ def fusing(primal: Kernel, adjoint: Adjoint, call: Call, stages: Sequence[Stage]
     if not alone or adjoint.layout.scratch or adjoint.logs or not plain_allowed() or not is_installed():
         return None
     stage = stages[0]
-    found: Fused | None = adjoint.facts.get(("fused", stage, call.key), lambda: _fused(primal, call, stage))
+    found: Fused | None = adjoint.facts.get(("fused", stage, call.bound.library), lambda: _fused(primal, call, stage))
     if found is None:
         return None
-    pointers = Pointers(call, stage.parameters, primal)
-    key = "certified", stage, call.key, pointers.key
-    return found if adjoint.facts.get(key, lambda: _is_certified(found, pointers, primal, stage)) else None
+    for known in dict.fromkeys((call.at_large, call)):
+        pointers = Pointers(known, stage.parameters, primal)
+        key = "certified", stage, known.key, pointers.key
+        if adjoint.facts.get(key, partial(_is_certified, found, pointers, primal, stage)):
+            return found
+    return None
 
 
 def _is_certified(found: Fused, pointers: Pointers, primal: Kernel, stage: Stage) -> bool:

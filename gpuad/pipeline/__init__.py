@@ -56,6 +56,7 @@ from .modes import (
 from .reproducible_sums import add_in_fixed_point, fixed_sizes
 from .schedule import (
     alone,
+    at_large,
     counting,
     gathering,
     own_arguments,
@@ -74,7 +75,8 @@ from .stage import Certificate, Stage
 
 __all__ = [
     "Call", "Certificate", "Counted", "Stage", "State", "_cuda", "absent", "active_positions", "add_in_fixed_point", "alone",
-    "analysing", "arguments", "asked_here", "batch_states", "before", "before_second", "chaining", "check_adjoint_bounds", "check_bounds",
+    "analysing", "arguments", "asked_here", "at_large", "batch_states", "before", "before_second",
+    "chaining", "check_adjoint_bounds", "check_bounds",
     "check_device", "check_directions", "check_races", "check_reads", "check_same", "check_stopped", "check_stores", "copied", "counting",
     "dense_extent", "deterministic", "everything_recorded_for_tests", "executor_for_tests", "executor_of", "fingerprint", "fixed_sizes",
     "gathering", "in_fixed_point", "is_injective", "keep_live", "live", "loads", "log_sizes", "new_logs", "nothing_chained_for_tests",

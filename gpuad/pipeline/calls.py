@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import prod
 from typing import Any
@@ -72,6 +72,7 @@ class Call:
     loose: frozenset[int] = frozenset()  # parameters through which the kernel may reach outside of their views
     absent: frozenset[int] = frozenset()  # parameters without an array to which the kernel may come
     values: frozenset[int] = frozenset()  # whole numbers that only become floating-point values
+    varying: frozenset[int] = frozenset()  # whole numbers that calls like this one have had other values of
     exact: bool = False  # products and sums are not contracted
     pool: Executor | None = None  # the executor with memory of its own, if a tape has one
     shared: dict[Hashable, Any] | None = None  # what was worked out for calls like this one, if there may be others
@@ -122,6 +123,23 @@ class Call:
                 for i, a in enumerate(self.bound.arguments)
             ),
         )
+
+    @cached_property
+    def at_large(self) -> Call:
+        """The call as if nothing were known of the numbers that vary: what holds for it holds for all of their values."""
+        return replace(self, values=self.values | self.varying, varying=frozenset()) if self.varying else self
+
+    @cached_property
+    def frame(self) -> Hashable:
+        """What it shares with calls that have other whole numbers."""
+        return replace(self, values=self.values.union(self.whole_numbers)).key
+
+    @property
+    def whole_numbers(self) -> dict[int, int]:
+        """The whole numbers of its key, by position."""
+        arguments = enumerate(self.bound.arguments)
+        found = {i: _integer(a.value) for i, a in arguments if a.array is None and a.value is not None and i not in self.values}
+        return {i: n for i, n in found.items() if n is not None}
 
     @property
     def whole_values(self) -> tuple[int | None, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -301,7 +302,10 @@ def stores_in_doubt(adjoint: Inspected, call: Call) -> list[Buffer]:
     check_races(adjoint, call)
     if ("no conflict", call.key) in adjoint.facts.known:
         return []
-    found: list[Buffer] = adjoint.facts.get(("stores", call.key), lambda: doubtful_stores(adjoint, call))
+    for known in dict.fromkeys((call.at_large, call)):  # where no value of the numbers that vary leaves a doubt, these leave none
+        found: list[Buffer] = adjoint.facts.get(("stores", known.key), partial(doubtful_stores, adjoint, known))
+        if not found:
+            break
     return found
 
 

@@ -10,7 +10,7 @@ deterministic pass is not certified, LaunchError where a stack overflowed, Gpuad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -25,6 +25,7 @@ from ..accumulate.materialise import Materialisation
 from ..ad.stack_layout import GROUP
 from ..affine.certificate import Zeros
 from ..affine.relations import NOT_WITHIN, is_installed
+from ..analysis.affine_forms import footprints
 from ..analysis.trip_counts import depths
 from ..errors import GpuadError, LaunchError, UnsupportedError
 from ..ir.dtypes import dtype_of
@@ -47,6 +48,7 @@ from .stage import Stage
 
 _MOST_KEPT = (1 << 31) - 1  # threads that keep numbers for others: their index is an int
 T = TypeVar("T")
+_TRIED = 2  # values of numbers that vary, of which each is looked at
 _SHARE, _SMALL = 2, 1 << 16  # they keep so many times as many numbers as there are elements in the shadows, or that many
 
 _NO_SHADOWS: frozenset[Buffer] = frozenset()
@@ -58,6 +60,10 @@ _NO_ZEROS: Assigned = {}
 
 def plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     """The shadows that this launch may accumulate plainly."""
+    return _plain(adjoint, at_large(adjoint, call))
+
+
+def _plain(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     if not plain_allowed():
         return frozenset()
     find = _said("proving in which shadows of `{}` no two threads meet", adjoint, _plain_shadows, call)
@@ -87,9 +93,51 @@ def _plain_shadows(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
 
 def gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
     """The accumulations that this launch may gather, or None if there are none."""
+    return _gathering(adjoint, at_large(adjoint, call))
+
+
+def _gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
     find = _said("proving the gather of `{}`", adjoint, _inspected, call)
     found: Gathering | None = adjoint.facts.get(("gather", call.key, plain_allowed(), call.executor.sums_over_blocks), find)
     return found
+
+
+def at_large(adjoint: Adjoint, call: Call) -> Call:
+    """The call as that of all values of the numbers that vary, where what is proved of it is as good as what was proved of the first two of
+    them; else the call itself. So what costs most is found out once for a number in a condition, a bound or a loop."""
+    whole = call.at_large
+    if whole is call or in_fixed_point() or checks_proofs():  # what is refused, or run, is so for these numbers
+        return call
+    key = "at large", whole.key, plain_allowed(), call.executor.sums_over_blocks
+    if key not in adjoint.facts.known:
+        seen = _noted(adjoint, call)
+        if len(seen) < _TRIED:
+            return call
+        adjoint.facts.get(key, lambda: _is_as_good(adjoint, whole, seen.values()))
+    return whole if adjoint.facts.known[key] else call
+
+
+def _noted(adjoint: Adjoint, call: Call) -> Mapping[Hashable, frozenset[Buffer]]:
+    """Notes the shadows that a launch adds to other than atomically; gives those of the first launches that differ from it in whole numbers
+    alone."""
+    way = plain_allowed(), call.executor.sums_over_blocks
+    seen: dict[Hashable, frozenset[Buffer]] = adjoint.facts.get(("outcomes", call.frame, *way), dict)
+    if len(seen) < _TRIED and call.key not in seen:
+        reached = footprints(adjoint.layout.body, adjoint.undecided, call.numbers(adjoint.primal))
+        touched = {b for b in adjoint.undecided if reached[b] != (0, -1)}
+        seen[call.key] = frozenset(touched - _atomic(adjoint, call))
+    return seen
+
+
+def _atomic(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
+    """The shadows that are neither accumulated plainly nor gathered."""
+    found = _gathering(adjoint, call)
+    return frozenset(adjoint.undecided) - _plain(adjoint, call) - (found.buffers if found is not None else _NO_SHADOWS)
+
+
+def _is_as_good(adjoint: Adjoint, whole: Call, seen: Iterable[frozenset[Buffer]]) -> bool:
+    """Whether a proof for all values leaves no more to atomics than those for some of them."""
+    return _atomic(adjoint, whole).isdisjoint(b for shadows in seen for b in shadows)
 
 
 def _said(words: str, adjoint: Adjoint, find: Callable[[Adjoint, Call], T], call: Call) -> Callable[[], T]:
@@ -105,7 +153,7 @@ def _said(words: str, adjoint: Adjoint, find: Callable[[Adjoint, Call], T], call
 def _inspected(adjoint: Adjoint, call: Call) -> Gathering | None:
     if not plain_allowed():
         return None
-    plain, found = plain_shadows(adjoint, call), []
+    plain, found = _plain(adjoint, call), []
     open_ = {b for b in adjoint.undecided if b not in plain}
     for way in ({"by_digits": True}, {}, {"keeping": True}):
         made, costly = _inspected_for(adjoint, call, open_, **way)
@@ -136,7 +184,7 @@ def _inspected_for(
 
 def _refused(adjoint: Adjoint, call: Call, found: Gathering) -> frozenset[Buffer]:
     """The shadows that may not be gathered, since the launches that do so are not certified to come to what the plain adjoint does."""
-    chosen = Variant(plain_shadows(adjoint, call), in_blocks=call.executor.sums_over_blocks)
+    chosen = Variant(_plain(adjoint, call), in_blocks=call.executor.sums_over_blocks)
     reasons = certified(adjoint, call, chosen, _composed(adjoint, call, found, None, chosen), found.buffers)
     if isinstance(reasons, tuple):
         return _NO_SHADOWS
@@ -152,6 +200,7 @@ def _note(adjoint: Adjoint, call: Call, reasons: Mapping[Buffer, str]) -> None:
 def uncertified(adjoint: Adjoint, call: Call) -> Mapping[Buffer, str]:
     """The shadows for which something that was derived for the launch has no certificate, with the last reason. What runs has one, or needs
     none."""
+    call = at_large(adjoint, call)
     found: dict[Buffer, str] = adjoint.facts.get(("uncertified", call.key), dict)
     return found
 
@@ -198,6 +247,17 @@ def stages_on_zeros(
     """The kernels of the reverse pass, in order, where the shadows in `assigned` are zero in the elements that are said, which are all that
     the launch touches of them, and of gathered ones in `boxes` the elements of the threads in the box, whatever their memory holds: a store
     stands there in the place of an addition. `left`, `aliased`: as of `stages`. None where that is not certified."""
+    whole = at_large(adjoint, call)
+    if whole is call:
+        _noted(adjoint, call)
+    found = _stages_on_zeros(adjoint, whole, assigned, left, aliased, boxes)
+    alone = found is None and whole is not call and not boxes  # whose places are those of what is gathered at large
+    return _stages_on_zeros(adjoint, call, assigned, left, aliased, boxes) if alone else found
+
+
+def _stages_on_zeros(
+    adjoint: Adjoint, call: Call, assigned: Assigned, left: frozenset[Buffer], aliased: frozenset[Buffer], boxes: Boxes
+) -> tuple[Stage, ...] | None:
     fixed = in_fixed_point()
     way = call.executor.sums_over_blocks, call.executor.orders_blocks
     key = "stages", call.key, plain_allowed(), *way, fixed, frozenset(assigned.items()), left, aliased, boxes
@@ -244,7 +304,7 @@ def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
 
 def _put(adjoint: Adjoint, call: Call, boxes: Boxes, state: State, content: float) -> None:
     """Sets the elements of the boxes."""
-    gathered = gathering(adjoint, call)
+    gathered = _gathering(adjoint, call)
     for buffer, box in boxes if gathered is not None else ():
         assert gathered is not None
         (memory,) = (state.shadows[p.position] for p in adjoint.parameters if p.role == "shadow" and p.item == buffer)
@@ -259,7 +319,7 @@ def _put(adjoint: Adjoint, call: Call, boxes: Boxes, state: State, content: floa
 def _stages(
     adjoint: Adjoint, call: Call, assigned: Assigned, left: frozenset[Buffer], aliased: frozenset[Buffer], boxes: Boxes = _NO_BOXES
 ) -> tuple[Stage, ...] | None:
-    plain, found = plain_shadows(adjoint, call), gathering(adjoint, call)
+    plain, found = _plain(adjoint, call), _gathering(adjoint, call)
     gathered = found.buffers if found is not None else _NO_SHADOWS
     partials = adjoint.partials(found.gathered) if found is not None else None
     sums = _summed(adjoint, call, frozenset(adjoint.undecided).difference(plain, gathered, assigned, aliased), partials)
@@ -334,7 +394,8 @@ def run_primal(kernel: Kernel, adjoint: Adjoint | None, call: Call, state: State
 
 def alone(adjoint: Adjoint, call: Call, plain: frozenset[Buffer] | None = None) -> Stage:
     """The one kernel that is all of the reverse pass; `plain`: the shadows that are, else all that may be."""
-    chosen = Variant(plain_shadows(adjoint, call) if plain is None else plain)
+    call = at_large(adjoint, call)
+    chosen = Variant(_plain(adjoint, call) if plain is None else plain)
     proved = certified(adjoint, call, chosen, [Stage(adjoint.variant(chosen), adjoint.parameters)])
     assert isinstance(proved, tuple), "what is plain has a certificate"
     return proved[0]
