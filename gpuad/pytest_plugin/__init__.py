@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .options import is_on, requires_gpu, settings_of
+from .options import asked_for, configured_by, is_on, requires_gpu, settings_of
 
 if TYPE_CHECKING:
     from ..tape.tape import Tape
@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     if not is_on(config):
+        if option := asked_for(config):
+            raise pytest.UsageError(f"{option}: gpuad is off: no `gpuad = true` is read. {configured_by(config)}; -c FILE names another")
         return
     from .collection import Collection
     from .outputs import Outputs

@@ -84,8 +84,10 @@ class Collection:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
         report = yield
-        if isinstance(item, ExampleItem) and report.when == "call":
-            item.described(report)
+        if isinstance(item, ExampleItem):
+            report.gpuad_launch = True
+            if report.when == "call":
+                item.described(report)
         return report
 
 

@@ -18,6 +18,17 @@ def is_on(config: pytest.Config) -> bool:
     return bool(config.getini("gpuad") or config.getoption("--gpuad") or config.getoption("--sanitizer"))
 
 
+def asked_for(config: pytest.Config) -> str | None:
+    """The option of the command line that asks for described launches or for what is found in them."""
+    options = ("--gpuad", "--gpuad-sarif", "--gpuad-code-quality", "--sanitizer")
+    return next((option for option in options if config.getoption(option)), None)
+
+
+def configured_by(config: pytest.Config) -> str:
+    """The folder and the file that pytest takes its configuration from: of paths on the command line that exist, the folder above all."""
+    return f"pytest's rootdir is {config.rootpath}, its configuration {config.inipath or 'in no file'}"
+
+
 def settings_of(config: pytest.Config) -> Settings:
     """The table [tool.gpuad] of the project."""
     if _SETTINGS not in config.stash:

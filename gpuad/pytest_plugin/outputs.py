@@ -8,6 +8,7 @@ import pytest
 from ..errors import GpuadError
 from ..tools import runner
 from ..tools.findings import Finding
+from .options import asked_for, configured_by, settings_of
 
 _FIGURES = ("gpuad peak bytes", "gpuad deterministic reverse")
 _HEADS = ("launch", "peak, bytes", "deterministic reverse")
@@ -19,9 +20,11 @@ class Outputs:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.findings: list[Finding] = []
+        self.has_run = False  # a described launch
         self.figures: dict[str, dict[str, str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.has_run = self.has_run or getattr(report, "gpuad_launch", False)
         given = getattr(report, "gpuad_finding", None)
         if given is not None:
             self.findings.append(Finding(**given))
@@ -30,7 +33,7 @@ class Outputs:
                 self.figures.setdefault(report.nodeid.rpartition("::")[0], {})[name] = str(value)
 
     def pytest_sessionfinish(self) -> None:
-        """Raises UsageError where a file cannot be written."""
+        """Raises UsageError where a file cannot be written, and where no launch was looked at though the command line asks for it."""
         findings = sorted(self.findings, key=lambda f: (f.file, f.line, f.column, f.rule, f.subject))
         rows = [
             (name, own.get("gpuad peak bytes", ""), own.get("gpuad deterministic reverse", ""))
@@ -42,3 +45,8 @@ class Outputs:
             runner.write_all(findings, sarif_file=sarif, quality_file=quality, markdown=page)
         except (OSError, GpuadError) as error:
             raise pytest.UsageError(f"what gpuad found cannot be written: {error}") from None
+        option = asked_for(self.config)
+        if option and not self.has_run and not self.config.option.collectonly:
+            kernels = ", ".join(map(str, settings_of(self.config).paths)) or "any .cu file"
+            what = f"{option}: no described launch was run. {configured_by(self.config)}, and `kernels` of [tool.gpuad]: {kernels}"
+            raise pytest.UsageError(what)

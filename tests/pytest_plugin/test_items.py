@@ -410,3 +410,36 @@ def test_its_entry_point_is_the_module() -> None:
 
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     assert points == {"gpuad.pytest_plugin": "gpuad.pytest_plugin"}
+
+
+REPORTS = ["--gpuad", "--gpuad-sarif=a.sarif", "--gpuad-code-quality=q.json"]
+
+
+@pytest.mark.parametrize("option", REPORTS)
+def test_a_run_that_is_asked_for_launches_and_has_none_fails(project: pytest.Pytester, option: str) -> None:
+    """A test of the project's own passes, and hides that nothing was looked at."""
+    project.makepyfile(test_own="def test_own(): pass")
+    configured(project, table='kernels = ["elsewhere"]')
+    write(project, "step.cu", GOOD)
+    result = project.runpytest_subprocess("test_own.py", "kernels", option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{option.partition('=')[0]}: no described launch was run. pytest's rootdir is *elsewhere*"])
+
+
+def test_a_rootdir_that_an_existing_report_moves_is_told(project: pytest.Pytester) -> None:
+    """pytest takes the file for an argument, the folder above for its rootdir, and reads no configuration."""
+    inner = project.mkdir("inner")
+    (project.path / "q.json").write_text("[]")
+    (inner / "test_own.py").write_text("def test_own(): pass")
+    (inner / "pyproject.toml").write_text("[tool.pytest.ini_options]\ngpuad = true\n[tool.gpuad]\n")
+    result = project.runpytest_subprocess("--rootdir", str(project.path), "inner", "--gpuad-code-quality", "q.json", "-c", "/dev/null")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--gpuad-code-quality: gpuad is off: no `gpuad = true` is read. pytest's rootdir is *"])
+
+
+def test_a_report_of_launches_that_pass(project: pytest.Pytester) -> None:
+    configured(project, table='kernels = ["kernels"]\nchecks = ["gradient"]\ndirections = 1')
+    write(project, "step.cu", GOOD)
+    assert project.runpytest_subprocess("kernels", REPORTS[2]).ret == pytest.ExitCode.OK
+    assert (project.path / "q.json").read_text().strip() == "[]"
+    assert project.runpytest_subprocess("kernels", "--collect-only", REPORTS[2]).ret == pytest.ExitCode.OK
