@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .elementwise import ElementwiseKernel, ReductionKernel
     from .errors import ArgumentError, BudgetError, CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
     from .jit_kernels import jit
+    from .namespaces.tracing import trace, value_and_grad
     from .pipeline import deterministic
     from .profiling import profile
     from .tape.rules import rule
@@ -56,6 +57,8 @@ __all__ = [
     "rule",
     "stop_gradient",
     "testing",
+    "trace",
+    "value_and_grad",
 ]
 
 _HOMES = {
@@ -74,6 +77,7 @@ _HOMES = {
         "UnsupportedError",
     ),
     ".jit_kernels": ("jit",),
+    ".namespaces.tracing": ("trace", "value_and_grad"),
     ".pipeline": ("deterministic",),
     ".profiling": ("profile",),
     ".tape.rules": ("rule",),
@@ -85,7 +89,7 @@ register("gpuad.ops", "gpuad.elementwise", "gpuad.jit_kernels")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("distributed", "ops", "testing"):
+    if name in ("cupy", "cupyx", "distributed", "numpy", "ops", "testing"):
         return import_module(f".{name}", __name__)
     if name not in _HOME_OF:
         from .errors import UnknownNameError

@@ -67,6 +67,12 @@ def offered(name: str) -> Callable[..., Any] | None:
     return _operations.get(name)
 
 
+def names() -> list[str]:
+    """The names of all operations."""
+    import_registered()
+    return list(_operations)
+
+
 def named(function: Any) -> str:
     """By which name the operation goes that stands for a function of an array library: `exp`, `linalg.solve`."""
     room = str(getattr(function, "__module__", None)).partition(".")[2].removeprefix("lib.").partition(".")[0]

@@ -10,13 +10,16 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import is_array, namespace
 from ..errors import ArgumentTypeError
 
 PLAIN = (
     "all", "allclose", "any", "argmax", "argmin", "argpartition", "argsort", "argwhere", "array2string", "array_equal", "array_equiv",
-    "array_repr", "array_str", "can_cast", "common_type", "count_nonzero", "diag_indices_from", "digitize", "equal", "flatnonzero",
+    "array_repr", "array_str", "can_cast", "common_type", "count_nonzero", "diag_indices_from", "digitize", "einsum_path", "equal",
+    "flatnonzero",
     "floor_divide", "greater", "greater_equal", "in1d", "isclose", "iscomplex", "iscomplexobj", "isfinite", "isin", "isinf", "isnan",
     "isneginf", "isposinf", "isreal", "isrealobj", "less", "less_equal", "lexsort", "linalg.matrix_rank", "logical_and", "logical_not",
     "logical_or", "logical_xor", "may_share_memory", "min_scalar_type", "nanargmax", "nanargmin", "ndim", "nonzero", "not_equal",
@@ -37,10 +40,7 @@ def bare(x: Any) -> Any:
 
 def library_behind(*given: Any) -> Any:
     """The array library of the first array among arguments, or among their parts; NumPy where there is none."""
-    found = _library(given)
-    if found is None:
-        import numpy as found
-    return found
+    return _library(given) or np
 
 
 def _library(x: Any) -> Any:
@@ -56,7 +56,9 @@ def _plain(name: str) -> Callable[..., Any]:
     def function(*args: Any, **keywords: Any) -> Any:
         if isinstance(keywords.get("out"), Duplicated | BatchDuplicated):
             raise ArgumentTypeError(f"{name}: the result has no gradient, and `out` is a pair; let it make an array, or pass out=x.primal")
-        return find(library_behind(args, list(keywords.values())))(*map(bare, args), **bare(keywords))
+        library = library_behind(args, list(keywords.values()))
+        own = getattr(library, name, None) or find(np) if "." not in name else find(library)  # of CuPy's some are NumPy's own
+        return own(*map(bare, args), **bare(keywords))
 
     function.__name__ = function.__qualname__ = name.rpartition(".")[2]
     function.__doc__ = f"As the array library's `{name}` of the arrays: a plain result, without a gradient."

@@ -251,7 +251,7 @@ def around(a: Any, decimals: int = 0, out: Any = None) -> Any:
 
 def divmod_(x1: Any, x2: Any) -> tuple[Any, Any]:
     """The quotient, plain, and the remainder, as `numpy.divmod`."""
-    return library_behind([x1, x2]).floorapply("divide", bare(x1), bare(x2)), apply("remainder", x1, x2)
+    return library_behind([x1, x2]).floor_divide(bare(x1), bare(x2)), apply("remainder", x1, x2)
 
 
 def modf(x: Any) -> tuple[Any, Any]:

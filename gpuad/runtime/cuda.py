@@ -257,6 +257,17 @@ def array_module() -> Any:
         return np
 
 
+def library(name: str = "cupy") -> Any:
+    """CuPy's module `cupy`, or `cupyx`. ImportError where there is none."""
+    import cupy
+
+    if name == "cupyx":
+        import cupyx
+
+        return cupyx
+    return cupy
+
+
 def module_array(module: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     """A variable of a `cupy.RawModule` as an array on its memory; LaunchError where the module has none of this name."""
     import cupy

@@ -1,0 +1,142 @@
+"""`import gpuad.cupy as cp` on the stand-in for CuPy: its functions do not ask their arguments, so each is guarded; kernels are gpuad's
+where a gradient is wanted, and CuPy's own where not."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpuad
+from gpuad import Duplicated, GpuadError, Tape
+from gpuad.ops.plain_results import bare
+
+SCALE = 'extern "C" __global__ void scale(double* y, const double* x, int n) { int i = threadIdx.x; if (i < n) y[i] = 3.0 * x[i] * x[i]; }'
+BROKEN = 'extern "C" __global__ void broken(double* y) { asm("nop;"); y[0] = 1.0; }'
+PROGRAM = """
+import cupy as cp
+square = cp.RawKernel(SCALE, "scale")
+
+def scaled(x):
+    y = cp.zeros(x.shape)
+    square((1,), (32,), (y, x, x.size))
+    return y
+
+def loss(x, weights):
+    xp = cp.get_array_module(x)
+    y = scaled(x)
+    y[1:3] += x[:2]
+    return cp.sum(xp.sin(y) * weights) + cp.diff(cp.ascontiguousarray(x[::-1]))[0]
+"""
+
+
+@pytest.fixture
+def cp(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`gpuad.cupy` over the stand-in."""
+    for name in [n for n in sys.modules if n.startswith("gpuad.cupy")]:
+        monkeypatch.delitem(sys.modules, name)
+    yield importlib.import_module("gpuad.cupy")
+    for name in [n for n in sys.modules if n.startswith("gpuad.cupy")]:
+        del sys.modules[name]
+    vars(gpuad).pop("cupy", None)
+
+
+def closed(x: Any, w: Any) -> Any:
+    """The gradient of the program."""
+    y = 3 * x * x
+    y[1:3] += x[:2]
+    g = np.cos(y) * w
+    found = 6 * x * g
+    found[:2] += g[1:3]
+    found[-2] += 1
+    found[-1] -= 1
+    return found
+
+
+def test_one_changed_line(cp: Any, cupy: Any) -> None:
+    text = PROGRAM.replace("import cupy as cp", "import gpuad.cupy as cp")
+    module: Any = types.ModuleType("program")
+    vars(module)["SCALE"] = SCALE
+    exec(text, vars(module))
+    x, w = np.linspace(0.1, 0.9, 5), np.arange(5.0)
+    plain = module.loss(cupy.asarray(x), cupy.asarray(w))
+    assert type(plain) is cupy.ndarray
+    tape = Tape()
+    for _ in range(2):
+        pair = Duplicated(cupy.asarray(x))
+        with tape:
+            value = module.loss(pair, cupy.asarray(w))
+        assert float(value.primal) == pytest.approx(float(plain), rel=1e-13)
+        tape.reverse({value: 1.0})
+        np.testing.assert_allclose(pair.shadow.get(), closed(x, w))
+
+
+def test_no_changed_line(cp: Any, cupy: Any) -> None:
+    module: Any = types.ModuleType("program_of_a_user")
+    module.__file__ = "program_of_a_user.py"
+    vars(module)["SCALE"] = SCALE
+    exec(PROGRAM, vars(module))
+    x, w = np.linspace(0.1, 0.9, 5), np.arange(5.0)
+    function = gpuad.value_and_grad(module.loss, 0)
+    for _ in range(2):
+        _, gradient = function(cupy.asarray(x), cupy.asarray(w))
+        np.testing.assert_allclose(gradient.get(), closed(x, w))
+    assert module.cp is cupy and type(module.square) is cupy.RawKernel
+
+
+@pytest.mark.parametrize("form", ["x", "x, x", "[x, x]", "x, 0"])
+def test_every_public_name_is_recorded_plain_or_refused(cp: Any, cupy: Any, form: str) -> None:
+    for name in sorted(n for n in dir(cupy) if not n.startswith("_")):
+        theirs, ours = getattr(cupy, name), getattr(cp, name)
+        if isinstance(theirs, type) or not callable(theirs) or name in ("RawKernel", "RawModule", "fuse", "get_default_memory_pool"):
+            continue
+        x = Duplicated(cupy.asarray(np.linspace(0.1, 0.9, 9).reshape(3, 3)))
+        given = {"x": (x,), "x, x": (x, x), "[x, x]": ([x, x],), "x, 0": (x, 0)}[form]
+        try:
+            theirs(*bare(given))
+        except Exception:  # no call of that function
+            continue
+        try:
+            with Tape():
+                found = ours(*given)
+        except GpuadError:
+            continue
+        parts = found if isinstance(found, tuple) else (found,)
+        assert all(isinstance(part, cupy.ndarray | bool | int | np.ndarray | types.ModuleType | Duplicated) for part in parts), name
+
+
+def test_what_there_is_not(cp: Any) -> None:
+    with pytest.raises(GpuadError, match=r"near it are.*zeros"):
+        _ = cp.zeross
+    with Tape(), pytest.raises(GpuadError, match="of a pair is not recorded"):
+        cp.asnumpy(Duplicated(cp.asarray(np.ones(3))))
+
+
+def test_a_kernel_that_gpuad_cannot_read_runs_where_no_gradient_is_wanted(cp: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[Any] = []
+    monkeypatch.setattr(cupy.RawKernel, "__call__", lambda self, grid, block, args: launched.append(args))
+    kernel = cp.RawKernel(BROKEN, "broken")
+    assert isinstance(kernel.code, str) and not isinstance(kernel, cupy.RawKernel)
+    y = cupy.zeros(1)
+    kernel((1,), (1,), (y,))
+    assert launched == [(y,)]
+    with Tape(), pytest.raises(GpuadError, match="asm"):
+        kernel((1,), (1,), (Duplicated(y),))
+
+
+def test_modules_and_arrays(cp: Any, cupy: Any) -> None:
+    module = cp.RawModule(code=SCALE)
+    x, tape = Duplicated(cupy.asarray(np.arange(4.0))), Tape()
+    with tape:
+        y = cp.empty_like(x)
+        module.get_function("scale")((1,), (32,), (y, x, 4))
+        assert cp.get_array_module(x) is cp and isinstance(y, cp.ndarray) and cp.get_array_module(np.ones(2)) is gpuad.numpy
+        z = cp.fuse(lambda a, b: a * b + a)(x, y)
+    tape.reverse({z: 1.0})
+    np.testing.assert_allclose(x.shadow.get(), 9 * np.arange(4.0) ** 2 + 1)
+    assert cp.float64 == np.float64 and cp.cuda is cupy.cuda and type(cp.zeros(3)) is cupy.ndarray
