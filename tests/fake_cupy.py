@@ -204,6 +204,9 @@ class MemoryPointer:
     def __init__(self, mem: Block, offset: int) -> None:
         self.mem, self.ptr = mem, mem.ptr + offset
 
+    def __add__(self, offset: int) -> MemoryPointer:
+        return MemoryPointer(self.mem, self.ptr - self.mem.ptr + offset)
+
 
 _allocator: list[Callable[[int], MemoryPointer]] = [lambda size: MemoryPointer(Block(size), 0)]
 

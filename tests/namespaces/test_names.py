@@ -86,8 +86,8 @@ RECORDED = [
     "average", "broadcast_arrays", "cbrt", "ceil", "column_stack", "concatenate", "copy", "copysign", "cos", "cosh", "cross",
     "cumprod", "cumsum", "deg2rad", "diag", "diagonal", "diff", "divide", "dot", "dstack", "exp", "expm1", "fabs", "floor", "fmax",
     "fmin", "full", "hstack", "hypot", "inner", "interp", "kron", "log", "log1p", "logaddexp", "matmul", "maximum", "mean", "median",
-    "meshgrid", "minimum", "multiply", "negative", "outer", "pad", "power", "prod", "ptp", "ravel", "reciprocal", "repeat", "reshape",
-    "rint", "roll", "rot90", "round", "sign", "sin", "sinc", "sort", "sqrt", "square", "stack", "std", "subtract", "sum", "swapaxes",
+    "meshgrid", "minimum", "multiply", "negative", "outer", "pad", "power", "prod", "ptp", "ravel", "reciprocal", "repeat",
+    "rint", "roll", "rot90", "round", "sign", "sin", "sinc", "sort", "sqrt", "square", "stack", "std", "subtract", "sum",
     "take", "tan", "tanh", "tensordot", "tile", "trace", "transpose", "trapezoid", "tril", "triu", "var", "vdot", "vstack", "where",
     "zeros_like",
 ]  # fmt: skip
