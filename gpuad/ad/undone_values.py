@@ -95,7 +95,7 @@ def _divisions(block: ir.Block) -> Iterator[_Division]:
                 last = max((v for v in ir.variables(divisor) if v in homes), key=homes.__getitem__, default=None)
                 behind = last if last is not None and homes[last] > loads[numerator] else None
                 between = block[loads[numerator] : homes[behind] + 1] if behind is not None else ()
-                if same and numerator not in used_vars(between):
+                if same and numerator not in (*used_vars(between), *ir.variables(divisor)):
                     yield _Division(load, stmt, divisor, behind)
 
 

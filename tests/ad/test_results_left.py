@@ -148,3 +148,17 @@ def test_what_is_saved_for_it(name: str) -> None:
     copies = [row[1] for row in rows if row[0] == "saved" and "copy" in row]
     assert copied is None or copies == ([copied] if copied else []), page
     assert stack is None or any(row[0] == "stack" for row in rows) == stack, page
+
+
+@pytest.mark.parametrize("divisor", ["x[i]", "(x[i] + 2)", "(y[i] * x[i] + 2)", "(1 + exp(x[i]))"])
+def test_a_numerator_that_its_own_divisor_needs_is_saved(divisor: str, executor: Any) -> None:
+    """It does not follow from the quotient: the divisor would have to be known before."""
+    text = f"K quotient(real* x, const real* y, int n) {{ I; x[i] = x[i] / {divisor}; }}"
+    kernel = gpuad.kernel("typedef double real;" + SOURCE + text, "quotient")
+    x, y = np.random.default_rng(0).uniform(0.5, 1.0, (2, N))
+    with pipeline.executor_for_tests(executor):
+        check_gradient(kernel, (Duplicated(x.copy(), np.zeros(N)), Duplicated(y, np.zeros(N)), N), grid=2, block=4)
+        pair, tape = Duplicated(x.copy()), gpuad.Tape()
+        with tape:
+            kernel[2, 4](pair, y, N)
+        tape.reverse({pair: 1.0})
