@@ -153,8 +153,8 @@ def test_what_is_saved_for_it(name: str) -> None:
 @pytest.mark.parametrize("divisor", ["x[i]", "(x[i] + 2)", "(y[i] * x[i] + 2)", "(1 + exp(x[i]))"])
 def test_a_numerator_that_its_own_divisor_needs_is_saved(divisor: str, executor: Any) -> None:
     """It does not follow from the quotient: the divisor would have to be known before."""
-    text = f"K quotient(real* x, const real* y, int n) {{ I; x[i] = x[i] / {divisor}; }}"
-    kernel = gpuad.kernel("typedef double real;" + SOURCE + text, "quotient")
+    text = f"K own_divisor(real* x, const real* y, int n) {{ I; x[i] = x[i] / {divisor}; }}"
+    kernel = gpuad.kernel("typedef double real;" + SOURCE + text, "own_divisor")
     x, y = np.random.default_rng(0).uniform(0.5, 1.0, (2, N))
     with pipeline.executor_for_tests(executor):
         check_gradient(kernel, (Duplicated(x.copy(), np.zeros(N)), Duplicated(y, np.zeros(N)), N), grid=2, block=4)
