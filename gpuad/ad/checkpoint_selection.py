@@ -32,7 +32,7 @@ from ..ir.rewrite import (
     target,
     walk_stmts,
 )
-from ..ir.types import I64
+from ..ir.types import BOOL, I64, U8
 from ..optimize.dead_code import eliminate_dead_code
 from .stack_layout import thread_place
 
@@ -63,16 +63,24 @@ def smallest_cut(
     if not chosen:
         return None
     values = [e for e in graph.weights if e in chosen]
-    saved = {e: names.buffer(f"{_name(e)}_saved", e.type) for e in values}
+    saved = {e: names.buffer(f"{_name(e)}_saved", U8 if e.type == BOOL else e.type) for e in values}
     thread = names.var("thread", I64)
     body = (ir.Let(thread, thread_place()), *body)
     homes = _homes(body, values)
-    stored = _after(body, {v: [ir.Store(saved[e], thread, e) for e in made] for v, made in homes.items()})
+    stored = _after(body, {v: [ir.Store(saved[e], thread, b.cast(e, saved[e].element)) for e in made] for v, made in homes.items()})
     extraction = eliminate_dead_code(stored, private=primals | others)
     fresh = {e: names.var(_name(e), e.type) for e in values}
-    loads = {v: [ir.Load(fresh[e], saved[e], thread) for e in made] for v, made in homes.items()}
+    loads = {v: [s for e in made for s in _loaded(fresh[e], saved[e], thread, names)] for v, made in homes.items()}
     rest = eliminate_dead_code(_after(_replaced(body, fresh), loads), private=primals)
     return Cut(tuple(saved.values()), extraction, rest)
+
+
+def _loaded(var: ir.Var, saved: ir.Buffer, thread: ir.Var, names: Names) -> ir.Block:
+    """What gives a saved value back. A choice is a byte: compilers make no vectors of bools beside numbers."""
+    if var.type == saved.element:
+        return (ir.Load(var, saved, thread),)
+    byte = names.var(var.name, saved.element)
+    return ir.Load(byte, saved, thread), ir.Let(var, b.compare("!=", byte, b.zero(byte.type)))
 
 
 def _name(expr: ir.Expr) -> str:
