@@ -118,6 +118,8 @@ def _checked(x: Any) -> Any:
         raise LaunchError(f"a buffer holds numbers in the machine's order of bytes, not {array.dtype}. Nothing was sent.")
     if repeats(array):
         raise LaunchError("some elements of a buffer are the same memory (a broadcast array?); pass a copy. Nothing was sent.")
+    if array.ndim > 1 and array.flags.f_contiguous and not array.flags.c_contiguous:  # elements move in the order of memory
+        return x.T if isinstance(x, Duplicated) else Const(array.T) if isinstance(x, Const) else array.T
     return x if isinstance(x, Duplicated | Const) else array
 
 

@@ -363,3 +363,21 @@ CHECKS = [
     allreduce, reduce, bcast, sendrecv, halos, send_and_receive, several, extrema, extrema_of_equals, allgather, gather, scatter,
     reduce_scatter, alltoall, requests, large_messages, communicators, datatypes, views, blocks_of_views, complex_numbers, halves, in_order,
 ]  # fmt: skip
+
+
+def order_of_memory(comm: Any) -> None:
+    """Elements of an array in Fortran's order move as they lie in memory, as mpi4py moves them, forth and back."""
+    given = np.asfortranarray(np.arange(12.0).reshape(3, 4) + 100 * comm.rank)
+    expected, got, tape = np.zeros((4, 3)), Duplicated(np.zeros((4, 3))), Tape()
+    comm.mpi.Sendrecv(given, comm.rank, 0, expected, comm.rank)
+    x = Duplicated(given, np.zeros_like(given, order="F"))
+    with tape:
+        comm.Sendrecv(x, comm.rank, 0, got, comm.rank)
+    np.testing.assert_array_equal(got.primal, expected)
+    seed = np.random.default_rng(comm.rank).normal(size=(4, 3))
+    tape.reverse({got: seed})
+    np.testing.assert_array_equal(x.shadow, seed.T)
+    whole, mine = np.zeros((comm.size, 4, 3)), np.zeros((comm.size, 4, 3))
+    comm.mpi.Allgather(given, whole)
+    comm.Allgather(given, mine)
+    np.testing.assert_array_equal(mine, whole)
