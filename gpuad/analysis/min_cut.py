@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 SOURCE, SINK = "source", "sink"
-STEPS = 1 << 21  # edges that are looked at; beyond them there is no cut
+STEPS = 1 << 23  # edges that are looked at; beyond them there is no cut
 _ENDLESS = 1 << 60
 Node = Hashable
 Half = tuple[Node, bool]  # a node's entrance (False) or exit (True)

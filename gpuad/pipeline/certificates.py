@@ -123,7 +123,8 @@ def _reasons(adjoint: Adjoint, call: Call, alone: Variant, kernel: Kernel, stage
         if found or [s.kernel for s in stages] == [kernel]:
             return found
         made = [run_of(adjoint, call, s.kernel.body, s.parameters, s.grid, s.numbers) for s in stages]
-        with _allowance(adjoint, call).spent():
+        special = zero or alone.left or alone.aliased  # asked after the plain case was proved, of which it takes nothing
+        with (Allowance() if special else _allowance(adjoint, call)).spent():
             return refused(run_of(adjoint, call, kernel.body), made, shadows, zero)
     except RecursionError:
         return dict.fromkeys(shadows, _DEEP)
