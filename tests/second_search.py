@@ -1,13 +1,15 @@
 """`PYTHONPATH=.:tests python tests/second_search.py [GRAMMAR ...] --cases 2000`: second derivatives of random kernels, and nothing else.
 
-Of each kernel of a grammar `hvp` alone is derived, with nothing proved of the launch, and run by the reference executor: its tangent is
-compared with differences of the primal, its gradient with its tangent (`<J v, w> = <v, J^T w>`), and the derivative of its gradient with
-differences of that gradient. `--minutes` ends each grammar after so long; how many kernels there were is said of each. A kernel that fails
-is printed with its seed, and the exit status is 1.
+Of each kernel of a grammar `hvp` alone is derived, with nothing proved of the launch, and run by the reference executor without its watch
+for races: its tangent is compared with differences of the primal, its gradient with its tangent (`<J v, w> = <v, J^T w>`), and the
+derivative of its gradient with differences of that gradient. `--minutes` ends each grammar after so long; how many kernels there were is
+said of each. A kernel that fails is printed with its seed, and the exit status is 1.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,7 +18,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from launch_tools import running
 from random_cuda import random_kernel
 from random_cuda_checks import Case, Discarded, Failure, Tally, second_alone
 from random_jit import ROW, RandomJit, loaded
@@ -26,8 +27,9 @@ from random_shared import RandomShared
 from random_turns import RandomTurns
 
 import gpuad
-from gpuad import Duplicated
+from gpuad import Duplicated, pipeline
 from gpuad.errors import ShadowError
+from gpuad.runtime.reference import Reference
 from gpuad.testing.launch_memory import LaunchMemory, launched
 from gpuad.testing.second_check import second_checks
 
@@ -96,10 +98,12 @@ GRAMMARS: dict[str, Callable[[int], tuple[str, Check]]] = {f.__name__: f for f i
 def searched(name: str, seeds: range, seconds: float) -> tuple[Tally, list[str]]:
     """The kernels of a grammar with these seeds, as many as there is time for: what was counted, and what failed."""
     tally, failed, end = Tally(), [], time.process_time() + seconds
-    with running("reference", plain=False):
+    with pipeline.executor_for_tests(Reference(check=False)), pipeline.nothing_plain_for_tests():
         for seed in seeds:
             if time.process_time() > end:
                 break
+            if (seed - seeds.start) % 50 == 49:
+                print(f"{name}: {tally}", file=sys.stderr, flush=True)
             text, check = GRAMMARS[name](seed)
             try:
                 check(tally)
@@ -118,6 +122,7 @@ def main(
     minutes: Annotated[float, typer.Option(help="of CPU time, that each grammar may take")] = 1e6,
 ) -> None:
     """Compares second derivatives of random kernels with differences."""
+    os.environ["GPUAD_CACHE_FACTS"] = "0"  # each kernel is derived anew
     wrong = []
     for name in grammars or GRAMMARS:
         start = time.process_time()
