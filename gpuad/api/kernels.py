@@ -18,6 +18,7 @@ import numpy as np
 from .. import pipeline
 from ..analysis.moving_numbers import Moves, moving_numbers, numbers_as_values
 from ..analysis.races import sure_extents, sure_reads
+from ..analysis.uniform_uses import UniformUses, uniform_uses
 from ..arguments import activities, bind, check_count, check_form, check_launch, geometry, split_options
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, shadow_array
 from ..arguments.conversions import is_null
@@ -472,6 +473,11 @@ class Kernel(TextKernel):
         return moving_numbers(self.primal())
 
     @specialized
+    def _uses(self) -> UniformUses:
+        """What it makes of its whole numbers."""
+        return uniform_uses(self.primal())
+
+    @specialized
     def _values(self) -> frozenset[int]:
         """The whole numbers that only become floating-point values."""
         return numbers_as_values(self.primal())
@@ -512,17 +518,20 @@ class Kernel(TextKernel):
         leaves = self.leaves
         binds = partial(bind, self.name, declared, args, written=written, strided=self._strided, numbering=numbering)
         first = binds(inside=[d.name for d in leaves], given=self._given())
-        values = self._values()
-        call = Call(first, *geo, values=values)
-        inside = self._inside | self.facts.get(call.key, lambda: pipeline.stays_inside(plain, call))
+        values, uses = self._values(), self._uses()
+        call = Call(first, *geo, values=values, uses=uses)
+        used = uses.values(call.every_whole_number)
+        call = replace(call, used=used)
+        inside = self._inside | self.facts.get(("inside", call.key_of(plain)), lambda: pipeline.stays_inside(plain, call))
         loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)
         bound = binds(inside=inside) if loose else first
-        call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose, values=values)
-        call = replace(call, absent=self.facts.get(("absent", call.key), lambda: pipeline.absent(plain, call)))
+        call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose, values=values, uses=uses, used=used)
+        key = call.key_of(plain)
+        call = replace(call, absent=self.facts.get(("absent", key), lambda: pipeline.absent(plain, call)))
         pipeline.check_device(call)
-        extents = self.facts.get(("extents", call.key), lambda: sure_extents(plain, call.numbers(plain)))
+        extents = self.facts.get(("extents", key), lambda: sure_extents(plain, call.numbers(plain)))
         pipeline.check_bounds(plain, call, extents)
-        pipeline.check_reads(plain, call, self.facts.get(("reads", call.key), lambda: sure_reads(plain, call.numbers(plain))))
+        pipeline.check_reads(plain, call, self.facts.get(("reads", key), lambda: sure_reads(plain, call.numbers(plain))))
         return call
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.uniform_uses import UniformUses
 from ..arguments import Bound, BoundArgument
 from ..arguments.annotations import Active, Const, Stopped
 from ..arguments.arrays import address, fills, is_array, resolve
@@ -133,6 +134,8 @@ class Ready:
     values: frozenset[int]
     key: Hashable
     frame: Hashable
+    uses: UniformUses | None
+    used: tuple[int, ...] | None
     shared: dict[Hashable, Any] = field(default_factory=dict)
 
     def call(self, args: Sequence[Any], stream: Any, varying: frozenset[int] = frozenset()) -> Call | None:
@@ -147,7 +150,7 @@ class Ready:
             return None
         call = Call(
             Bound(self.name, tuple(arguments), self.aliases, self.library, 1), self.grid, self.block, self.shared_mem, stream, self.loose,
-            self.absent, self.values, varying, shared=self.shared,
+            self.absent, self.values, varying, self.uses, self.used, shared=self.shared,
         )  # fmt: skip
         call.__dict__.update(key=self.key, frame=self.frame, overlaps={})  # what it would find out
         return call
@@ -203,7 +206,7 @@ def ready(call: Call, args: Sequence[Any]) -> Ready | None:
         return None
     made = Ready(
         bound.kernel, tuple(p for p in parts if p is not None), bound.aliases, bound.library, call.grid, call.block, call.shared_mem,
-        call.loose, call.absent, call.values, call.key, call.frame,
+        call.loose, call.absent, call.values, call.key, call.frame, call.uses, call.used,
     )  # fmt: skip
     return made if made.call(args, None) is not None else None
 
