@@ -10,6 +10,7 @@ import difflib
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -80,15 +81,21 @@ def named(function: Any) -> str:
     return f"{room}.{name}" if room in ("linalg", "fft", "random") else name
 
 
-def by_place(function: Any, own: Callable[..., Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Keywords of the library's function by the names that the operation has for what stands at the same place."""
+@lru_cache(4096)
+def _called_so(function: Any, own: Callable[..., Any]) -> Mapping[str, str]:
+    """By the library's names of arguments those of the operation, where they differ."""
     try:
         theirs, ours = list(inspect.signature(function).parameters), list(inspect.signature(own).parameters)
     except (TypeError, ValueError):
-        return dict(keywords)
+        return {}
     if "keywords" in ours:
-        return dict(keywords)
-    named_so = {name: ours[k] for k, name in enumerate(theirs[: len(ours)]) if name not in ours and ours[k] not in theirs}
+        return {}
+    return {name: ours[k] for k, name in enumerate(theirs[: len(ours)]) if name not in ours and ours[k] not in theirs}
+
+
+def by_place(function: Any, own: Callable[..., Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Keywords of the library's function by the names that the operation has for what stands at the same place."""
+    named_so = _called_so(function, own)
     return {named_so.get(name, name): value for name, value in keywords.items()}
 
 

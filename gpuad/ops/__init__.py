@@ -86,6 +86,7 @@ from .joining import concatenate, roll, stack
 from .linear import dot, gemm, matmul, outer, solve_triangular
 from .linear_algebra import TABLE as _LINALG
 from .numbers import taking_numbers as _taking_numbers
+from .parts import TABLE as _PARTS
 from .plain_results import TABLE as _PLAIN
 from .rearranging import TABLE as _REARRANGED
 from .reductions import cumsum, mean, sort, sum
@@ -106,7 +107,7 @@ __all__ = [
 ]  # fmt: skip
 
 _TABLES: dict[str, _Any] = {
-    **_PLAIN, **_REARRANGED, **_COMPOSED, **_STATISTICS, **_FOURIER, **_LINALG, **_MORE, "concat": concatenate,
+    **_PLAIN, **_REARRANGED, **_PARTS, **_COMPOSED, **_STATISTICS, **_FOURIER, **_LINALG, **_MORE, "concat": concatenate,
 }  # fmt: skip
 globals().update({name: _taking_numbers(_public(globals()[name]), name) for name in __all__})
 _FFT = ("fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "rfft")  # rooms that NumPy's functions of these names are in

@@ -1,4 +1,4 @@
-"""Functions that consist of others: differences, products, angles, views, grids. What they are made of is recorded.
+"""Functions that consist of others: differences, integrals, products. What they are made of is recorded.
 
 In: what NumPy's function of that name takes, with pairs among the arrays. Out: a new array, a pair if an operand carries a gradient; for
 some a view, or a list of views. The arguments have NumPy's names; what is not offered has no parameter, and is refused by its name.
@@ -14,37 +14,19 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import Duplicated
-from ..arguments.arrays import is_array, namespace
+from ..arguments.arrays import namespace
 from ..errors import ArgumentTypeError, ArgumentValueError, UnsupportedError
 from ..public_calls import brief
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
 from .elementwise import apply, are_disjoint, check_out, check_recorded
-from .functions import add, arctan2, copy, divide, multiply, subtract
-from .indexing import take
-from .joining import concatenate, roll, stack
+from .functions import add, astype, divide, multiply, subtract
+from .joining import concatenate, stack
 from .layout import array_of, axes_of, axis_of, primal_of
 from .linear import matmul
-from .plain_results import bare, library_behind
+from .parts import as_operand, builtin_max, conjugated, part
 from .reductions import result_for, sum
-from .views import broadcast_to, expand_dims, flip, imag, moveaxis, ravel, real, reshape, transpose, view
-
-
-def as_operand(name: str, x: Any) -> Any:
-    """An operand as an array, annotated or not: lists of numbers and numbers as the library makes one of them."""
-    return x if isinstance(x, Duplicated) or is_array(x) else library_behind([x]).asarray(array_or_refused(name, x))
-
-
-def array_or_refused(name: str, x: Any) -> Any:
-    if not isinstance(x, bool | int | float | complex | np.generic | list | tuple):
-        array_of(name, x)
-    return x
-
-
-def part(x: Any, axis: int, key: Any) -> Any:
-    """`x[..., key, ...]` at an axis, as a view."""
-    return view(x, lambda a: a[(*[slice(None)] * axis, key, ...)])
-
+from .views import broadcast_to, expand_dims, flip, moveaxis, ravel, reshape, transpose, view
 
 # --- differences and integrals -----------------------------------------------------------------------------------------------------------
 
@@ -73,7 +55,7 @@ def _edge(x: Any, like: Any, axis: int) -> Any:
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """Differences of neighbours of the flat array, as `numpy.ediff1d`."""
     found = diff(ravel(ary))
-    ends = [None if x is None else reshape(as_operand("ediff1d", x), -1) for x in (to_begin, to_end)]
+    ends = [None if x is None else astype(reshape(as_operand("ediff1d", x), -1), primal_of(ary).dtype) for x in (to_begin, to_end)]
     return concatenate([x for x in (ends[0], found, ends[1]) if x is not None]) if ends != [None, None] else found
 
 
@@ -95,7 +77,8 @@ def _slopes(f: Any, axis: int, step: Any, edge_order: int) -> Any:
     if edge_order not in (1, 2) or primal_of(f).shape[axis] < edge_order + 1:
         raise ArgumentValueError(f"gradient: edge_order is 1 or 2, and an axis has more elements than that, not {primal_of(f).shape[axis]}")
     library = namespace(primal_of(f))
-    widths = step if np.ndim(step) == 0 else library.diff(library.asarray(step))
+    kind = primal_of(f).dtype if primal_of(f).dtype.kind == "f" else np.dtype(np.float64)
+    widths = step if np.ndim(step) == 0 else library.diff(library.asarray(step)).astype(kind)
     uniform = np.ndim(step) == 0
     one, two = (widths, widths) if uniform else (widths[:-1], widths[1:])
     first, last = (widths, widths) if uniform else (float(widths[0]), float(widths[-1]))
@@ -215,10 +198,6 @@ def vdot(a: Any, b: Any) -> Any:
     return matmul(conjugated(a), b)
 
 
-def conjugated(x: Any) -> Any:
-    return apply("conjugate", x) if primal_of(x).dtype.kind == "c" else x
-
-
 def vecdot(x1: Any, x2: Any, axis: int = -1) -> Any:
     """The products of vectors along an axis, the first one conjugated, as `numpy.vecdot`."""
     return sum(multiply(conjugated(as_operand("vecdot", x1)), as_operand("vecdot", x2)), axis=axis)
@@ -242,10 +221,6 @@ def kron(a: Any, b: Any) -> Any:
     first = reshape(a, tuple(n for pair in zip(one, (1,) * ndim, strict=True) for n in pair))
     second = reshape(b, tuple(n for pair in zip((1,) * ndim, two, strict=True) for n in pair))
     return reshape(multiply(first, second), tuple(n * m for n, m in zip(one, two, strict=True)))
-
-
-def builtin_max(*numbers: int) -> int:
-    return sorted(numbers)[-1]
 
 
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
@@ -298,233 +273,13 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     return found
 
 
-# --- complex numbers, views --------------------------------------------------------------------------------------------------------------
-
-
-def angle(z: Any, deg: bool = False) -> Any:
-    """The angle of complex numbers, in radians or degrees, as `numpy.angle`; at 0 the gradient is 0."""
-    z = as_operand("angle", z)
-    if primal_of(z).dtype.kind != "c":
-        return library_behind([z]).angle(bare(z), deg)  # 0 or pi
-    found = arctan2(imag(z), real(z))
-    return multiply(found, 180 / math.pi) if deg else found
-
-
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
-    """The sum of a diagonal, as `numpy.trace`."""
-    return sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype, out=out)
-
-
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The view of a diagonal, as `numpy.diagonal`; of a pair it may be written to."""
-    ndim = array_of("diagonal", a).ndim
-    one, two = (axis_of("diagonal", axis, ndim) for axis in (axis1, axis2))
-    if one == two:
-        raise ArgumentValueError("diagonal: axis1 and axis2 are two axes")
-
-    def take_view(array: Any) -> Any:
-        moved = library_of(array).moveaxis(array, (one, two), (-2, -1))
-        moved = moved[..., : moved.shape[-2], offset:] if offset >= 0 else moved[..., -offset:, :]
-        n = builtin_min(moved.shape[-2:])
-        square = moved[..., :n, :n]
-        if isinstance(array, np.ndarray):
-            return np.einsum("...ii->...i", square)  # may be written to
-        *outer, one_step, other_step = square.strides
-        return library_of(array).lib.stride_tricks.as_strided(square, square.shape[:-1], (*outer, one_step + other_step))
-
-    return view(a, take_view)
-
-
-def builtin_min(numbers: Sequence[int]) -> int:
-    return sorted(numbers)[0]
-
-
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Views of parts along an axis, as `numpy.array_split`."""
-    axis = axis_of("array_split", axis, array_of("array_split", ary).ndim)
-    n = primal_of(ary).shape[axis]
-    if np.ndim(indices_or_sections):
-        ends = [int(k) for k in indices_or_sections]
-    else:
-        sections = int(indices_or_sections)
-        if sections <= 0:
-            raise ArgumentValueError("array_split: the number of parts is 1 or more")
-        each, extra = divmod(n, sections)
-        ends = [each * k + builtin_min((k, extra)) for k in range(1, sections)]
-    return [part(ary, axis, slice(low, high)) for low, high in zip([0, *ends], [*ends, n], strict=True)]
-
-
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Views of equal parts, or of those between places, as `numpy.split`."""
-    n = array_of("split", ary).shape[axis_of("split", axis, array_of("split", ary).ndim)]
-    if np.ndim(indices_or_sections) == 0 and n % int(indices_or_sections):
-        raise ArgumentValueError("split: the parts do not come out equal")
-    return array_split(ary, indices_or_sections, axis)
-
-
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Views of parts along the second axis, of a vector along the first, as `numpy.hsplit`."""
-    return split(ary, indices_or_sections, 1 if array_of("hsplit", ary).ndim > 1 else 0)
-
-
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Views of parts along the first axis, as `numpy.vsplit`."""
-    return split(ary, indices_or_sections, 0)
-
-
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Views of parts along the third axis, as `numpy.dsplit`."""
-    return split(ary, indices_or_sections, 2)
-
-
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
-    """The views along an axis, one by one, as `numpy.unstack`."""
-    axis = axis_of("unstack", axis, array_of("unstack", x).ndim)
-    return tuple(part(x, axis, k) for k in range(primal_of(x).shape[axis]))
-
-
-def at_least(ndim: int) -> Callable[..., Any]:
-    """`atleast_1d`, `atleast_2d`, `atleast_3d`."""
-
-    def function(*arys: Any) -> Any:
-        found = tuple(view(as_operand(name, a), lambda p: getattr(library_of(p), name)(p)) for a in arys)
-        return found[0] if len(found) == 1 else found
-
-    name = function.__name__ = function.__qualname__ = f"atleast_{ndim}d"
-    function.__doc__ = f"Views with {ndim} axes or more, as `numpy.{name}`."
-    return function
-
-
-def viewing(name: str) -> Callable[..., Any]:
-    """A function of the library that gives a view of its first argument."""
-
-    def function(m: Any, *args: Any, **keywords: Any) -> Any:
-        array_of(name, m)
-        return view(m, lambda p: getattr(library_of(p), name)(p, *args, **keywords))
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The view that `numpy.{name}` gives."
-    return function
-
-
-def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
-    """Views of one shape, as `numpy.broadcast_arrays`; those of pairs add up their gradients."""
-    arrays = [as_operand("broadcast_arrays", a) for a in args]
-    shape = np.broadcast_shapes(*(primal_of(a).shape for a in arrays))
-    return tuple(broadcast_to(a, shape) for a in arrays)
-
-
-def stacked(name: str, ndim: int, axis: int) -> Callable[..., Any]:
-    """`vstack`, `hstack`, `dstack`, `column_stack`: arrays with `ndim` axes or more, one after the other along an axis."""
-
-    def function(tup: Any) -> Any:
-        if isinstance(tup, Duplicated):
-            tup = list(tup)
-        arrays = [as_operand(name, x) for x in tup]
-        along = 0 if name == "hstack" and all(primal_of(x).ndim < 2 for x in arrays) else axis
-        raised = [transpose(at_least(2)(x)) if name == "column_stack" and primal_of(x).ndim < 2 else at_least(ndim)(x) for x in arrays]
-        return concatenate(raised, along)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The arrays beside each other, as `numpy.{name}`."
-    return function
-
-
-def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """One array after the other along an axis, or their elements, as `numpy.append`."""
-    return concatenate([as_operand("append", arr), as_operand("append", values)], axis)
-
-
-def tile(A: Any, reps: Any) -> Any:
-    """The array again and again along its axes, as `numpy.tile`."""
-    A = as_operand("tile", A)
-    counts = [int(n) for n in (reps if np.ndim(reps) else (reps,))]
-    ndim = builtin_max(primal_of(A).ndim, len(counts))
-    counts = [1] * (ndim - len(counts)) + counts
-    lengths = [1] * (ndim - primal_of(A).ndim) + [int(n) for n in primal_of(A).shape]
-    spread = reshape(A, tuple(m for n in lengths for m in (1, n)))
-    whole = broadcast_to(spread, tuple(m for pair in zip(counts, lengths, strict=True) for m in pair))
-    return reshape(copied_plainly(whole), tuple(c * n for c, n in zip(counts, lengths, strict=True)))
-
-
-def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Each element several times along an axis, as `numpy.repeat`."""
-    a = as_operand("repeat", a)
-    if axis is None:
-        a, axis = reshape(a, -1), 0
-    axis = axis_of("repeat", axis, primal_of(a).ndim)
-    shape = primal_of(a).shape
-    if np.size(bare(repeats)) > 1:
-        library = library_behind([a])
-        return take(a, library.repeat(library.arange(shape[axis]), bare(repeats)), axis)
-    count = int(np.reshape(repeats, ()))
-    whole = broadcast_to(expand_dims(a, axis + 1), (*shape[: axis + 1], count, *shape[axis + 1 :]))
-    return reshape(copied_plainly(whole), (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
-
-
-def triangle(name: str) -> Callable[..., Any]:
-    """`tril` and `triu`."""
-
-    def function(m: Any, k: int = 0) -> Any:
-        m = as_operand(name, m)
-        library, shape = library_behind([m]), primal_of(m).shape[-2:]
-        return apply("where", getattr(library, name)(library.ones(shape, bool), k), m, 0.0 if primal_of(m).dtype.kind in "fc" else 0)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"A triangle of matrices, zeros beside it, as `numpy.{name}`."
-    return function
-
-
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Any, ...]:
-    """Coordinates of a grid, as `numpy.meshgrid`."""
-    if indexing not in ("xy", "ij"):
-        raise ArgumentValueError(f"meshgrid: indexing is 'xy' or 'ij', not {brief(indexing)}")
-    vectors = [reshape(as_operand("meshgrid", x), -1) for x in xi]
-    ndim = len(vectors)
-    order = (1, 0, *range(2, ndim)) if indexing == "xy" and ndim > 1 else tuple(range(ndim))
-    shaped = [reshape(v, tuple(-1 if i == order[k] else 1 for i in range(ndim))) for k, v in enumerate(vectors)]
-    if not sparse:
-        shape = np.broadcast_shapes(*(primal_of(v).shape for v in shaped))
-        shaped = [broadcast_to(v, shape) for v in shaped]
-    return tuple(copied_plainly(v) if copy else v for v in shaped)
-
-
-def copied_plainly(x: Any) -> Any:
-    return copy(x) if isinstance(x, Duplicated) else x.copy()
-
-
-def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
-    """The view turned by quarters, as `numpy.rot90`."""
-    return view(m, lambda p: library_of(p).rot90(p, k, axes))
-
-
-def shifted(name: str, sign: int) -> Callable[..., Any]:
-    """`fftshift` and `ifftshift`."""
-
-    def function(x: Any, axes: Any = None) -> Any:
-        shape = array_of(name, x).shape
-        along = axes_of(name, axes, len(shape))
-        return roll(x, [sign * (shape[a] // 2) if sign > 0 else -(shape[a] // 2) for a in along], along)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The spectrum with its zero frequency moved, as `numpy.fft.{name}`."
-    return function
-
-
 # --- all of them -------------------------------------------------------------------------------------------------------------------------
 
-_VIEWS = ("flipud", "fliplr", "matrix_transpose", "rollaxis", "permute_dims")
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    angle, append, array_split, broadcast_arrays, convolve, correlate, cross, cumprod, diagonal, diff, dsplit, ediff1d, gradient, hsplit,
-    inner, kron, matvec, meshgrid, repeat, rot90, split, tensordot, tile, trace, trapezoid, unstack, vdot, vecdot, vecmat, vsplit,
-    stacked("vstack", 2, 0), stacked("hstack", 1, 1), stacked("dstack", 3, 2), stacked("column_stack", 2, 1), stacked("row_stack", 2, 0),
-    triangle("tril"), triangle("triu"), *map(at_least, (1, 2, 3)), *map(viewing, _VIEWS),
+    convolve, correlate, cross, cumprod, diff, ediff1d, gradient, inner, kron, matvec, tensordot, trapezoid, vdot, vecdot, vecmat,
 )  # fmt: skip
 TABLE: dict[str, Callable[..., Any]] = {f.__name__: f for f in _FUNCTIONS} | {
-    "trapz": trapezoid, "fft.fftshift": shifted("fftshift", 1), "fft.ifftshift": shifted("ifftshift", -1), "linalg.tensordot": tensordot,
-    "linalg.vecdot": vecdot, "linalg.outer": lambda x1, x2: apply("multiply", expand_dims(ravel(x1), 1), ravel(x2)),
+    "trapz": trapezoid, "linalg.tensordot": tensordot, "linalg.vecdot": vecdot,
+    "linalg.outer": lambda x1, x2: apply("multiply", expand_dims(ravel(x1), 1), ravel(x2)),
     "linalg.cross": lambda x1, x2, *, axis=-1: cross(x1, x2, axis=axis), "linalg.matmul": matmul,
-    "linalg.matrix_transpose": viewing("matrix_transpose"),
-    "linalg.diagonal": lambda x, *, offset=0: diagonal(x, offset, -2, -1),
-    "linalg.trace": lambda x, *, offset=0, dtype=None: trace(x, offset, -2, -1, dtype),
 }  # fmt: skip

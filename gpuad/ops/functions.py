@@ -120,8 +120,13 @@ def minimum(x: Any, y: Any, out: Any = None) -> Any:
     return apply("minimum", x, y, out=out)
 
 
-def where(condition: Any, x: Any, y: Any, out: Any = None) -> Any:
-    """x where the condition (an array of bool, no gradient) holds, else y; the gradient goes to the one that was taken."""
+def where(condition: Any, x: Any = None, y: Any = None, out: Any = None) -> Any:
+    """x where the condition (an array of bool, no gradient) holds, else y; the gradient goes to the one that was taken. Of the condition
+    alone the places where it holds, as `numpy.nonzero`."""
+    if x is None and y is None:
+        return primal_of(condition).nonzero()
+    if x is None or y is None:
+        raise ArgumentTypeError("where takes x and y, or neither")
     return apply("where", condition, x, y, out=out)
 
 

@@ -20,11 +20,11 @@ from ..errors import ArgumentValueError, UnsupportedError
 from ..public_calls import brief
 from ..tape.rules import rule
 from .adjoints import add_to, adjoint_of, library_of
-from .composed import as_operand
 from .elementwise import apply, check_recorded
 from .extrema import max, min, norm
 from .layout import primal_of
 from .linear import matmul
+from .parts import as_operand
 from .plain_results import bare, library_behind
 from .reductions import Axis, reduced_axes, result_for, sum
 from .views import expand_dims, swapaxes, view

@@ -135,7 +135,7 @@ def _zeros(library: Any, x: Any) -> Any:
 
 
 _DATA: dict[str, tuple[int, ...]] = {
-    "block": (0,), "choose": (1,), "compress": (1,), "delete": (0,), "diag": (0,), "diagflat": (0,), "extract": (1,), "insert": (0, 2),
+    "block": (0,), "choose": (1,), "compress": (1,), "delete": (0,), "extract": (1,), "insert": (0, 2),
     "repeat": (0,), "resize": (0,), "take_along_axis": (0,),
 }  # fmt: skip
 TABLE: dict[str, Callable[..., Any]] = {name: Rearrangement(name, data) for name, data in _DATA.items()}

@@ -18,13 +18,13 @@ from ..arguments.annotations import Duplicated
 from ..arguments.arrays import namespace
 from ..errors import ArgumentTypeError, ArgumentValueError, ShadowError, UnsupportedError
 from ..public_calls import brief
-from .composed import as_operand, at_least, conjugated, diagonal, part
 from .elementwise import apply
 from .extrema import max, min
-from .functions import copyto
+from .functions import astype, copyto
 from .indexing import scatter_add, take
 from .layout import axis_of, primal_of
 from .linear import matmul
+from .parts import as_operand, at_least, conjugated, diagonal, part
 from .plain_results import bare, library_behind
 from .reductions import mean, reduced_axes, result_for, sort, sum
 from .views import broadcast_to, reshape, transpose
@@ -70,7 +70,7 @@ def without_nan(name: str, reduce: Callable[..., Any], value: float) -> Callable
 def nanmean(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """The mean of what is not NaN, as `numpy.nanmean`."""
     a = as_operand("nanmean", a)
-    count = (~library_behind([a]).isnan(bare(a))).sum(axis=axis, keepdims=keepdims)
+    count = (~library_behind([a]).isnan(bare(a))).sum(axis=axis, keepdims=keepdims).astype(primal_of(a).dtype)
     return apply("divide", without_nan("nansum", sum, 0.0)(a, axis, keepdims), count)
 
 
@@ -98,7 +98,8 @@ def quantile(
     low = np.floor(place).astype(np.int64)
     library = library_behind([a])
     shape = (*at.shape, *[1] * len(kept))
-    fraction = library.asarray((place - low).reshape(shape).astype(primal_of(a).dtype if primal_of(a).dtype.kind == "f" else float))
+    kind = primal_of(a).dtype if isinstance(q, int | float) and primal_of(a).dtype.kind == "f" else float  # numbers of Python's are weak
+    fraction = library.asarray((place - low).reshape(shape).astype(kind))
     below, above = (take(ordered, library.asarray(k), axis=0) for k in (low, np.minimum(low + 1, n - 1)))
     found = apply("add", below, apply("multiply", apply("subtract", above, below), fraction))
     if keepdims:
@@ -116,7 +117,9 @@ def percentile(
     keepdims: bool = False,
 ) -> Any:
     """Percentiles, as `quantile` of q / 100."""
-    return quantile(a, np.asarray(bare(q), float) / 100, axis, out, overwrite_input, method, keepdims)
+    return quantile(
+        a, q / 100 if isinstance(q, int | float) else np.asarray(bare(q), float) / 100, axis, out, overwrite_input, method, keepdims
+    )
 
 
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
@@ -127,6 +130,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
 def cov(m: Any, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Any:
     """The covariance matrix of variables, a row each, as `numpy.cov`."""
     m = at_least(2)(as_operand("cov", m))
+    m = astype(m, np.result_type(primal_of(m).dtype, np.float64), copy=False)
     m = m if rowvar or primal_of(m).shape[0] == 1 else transpose(m)
     off = apply("subtract", m, mean(m, axis=1, keepdims=True))
     count = primal_of(m).shape[1] - ((0 if bias else 1) if ddof is None else ddof)
@@ -168,7 +172,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     place = library.searchsorted(edges, values, side="right") - 1
     place = library.where(values == edges[-1], edges.size - 2, place)
     inside = library.nonzero((place >= 0) & (place < edges.size - 1))[0]
-    sums = bincount(place[inside], take(weights, inside), edges.size - 1)
+    sums = astype(bincount(place[inside], take(weights, inside), edges.size - 1), primal_of(weights).dtype, copy=False)
     if density:
         sums = apply("divide", apply("divide", sums, edges[1:] - edges[:-1]), sum(sums))
     return sums, edges

@@ -142,6 +142,39 @@ def test_values_and_gradients(name: str) -> None:
     check(program, lambda *a: np.asarray(program(*a)), *arrays, tolerance=2e-6)
 
 
+@pytest.mark.one_of(4)
+@pytest.mark.parametrize("name", CASES)
+def test_of_views(name: str) -> None:
+    """The same of arrays that lie otherwise in memory: turned around, and with gaps."""
+    program, arrays = CASES[name]
+    turned = lambda x: x[::-1, ..., 0]  # noqa: E731
+    wide = [np.stack([a[::-1], a], axis=-1) for a in arrays]
+    check(lambda *a: program(*map(turned, a)), lambda *a: np.asarray(program(*map(turned, a))), *wide, tolerance=2e-6)
+
+
+@pytest.mark.one_of(4)
+@pytest.mark.parametrize("name", CASES)
+def test_single_precision_gives_numpys_types(name: str) -> None:
+    program, arrays = CASES[name]
+    singles = [a.astype(np.complex64 if a.dtype.kind == "c" else np.float32) for a in arrays]
+    expected = np.asarray(program(*[a.copy() for a in singles]))
+    pairs, doubles, tape = (
+        [Duplicated(a) for a in singles],
+        [Duplicated(a.astype(b.dtype)) for a, b in zip(singles, arrays, strict=True)],
+        Tape(),
+    )
+    for given in (pairs, doubles):
+        with tape:
+            value = program(*given)
+        if given is pairs:
+            assert value.dtype == expected.dtype and value.shape == expected.shape
+            np.testing.assert_allclose(value.primal, expected, rtol=2e-3, atol=2e-4)
+        tape.reverse({value: np.ones(expected.shape, value.dtype)})
+    for single, double in zip(pairs, doubles, strict=True):
+        scale = max(1.0, float(np.abs(double.shadow).max()))
+        np.testing.assert_allclose(single.shadow, double.shadow, rtol=2e-2, atol=2e-3 * scale)
+
+
 @pytest.mark.parametrize("name", ["compress", "concatenate", "cumprod", "trace", "ptp", "round", "logaddexp", "stack"])
 def test_into_an_array(name: str) -> None:
     calls: dict[str, Callable[[Any, Any], Any]] = {
