@@ -124,7 +124,7 @@ def where(condition: Any, x: Any = None, y: Any = None, out: Any = None) -> Any:
     """x where the condition (an array of bool, no gradient) holds, else y; the gradient goes to the one that was taken. Of the condition
     alone the places where it holds, as `numpy.nonzero`."""
     if x is None and y is None:
-        return primal_of(condition).nonzero()
+        return array_of("where", condition).nonzero()
     if x is None or y is None:
         raise ArgumentTypeError("where takes x and y, or neither")
     return apply("where", condition, x, y, out=out)
