@@ -123,10 +123,10 @@ def minimum(x: Any, y: Any, out: Any = None) -> Any:
 def where(condition: Any, x: Any = None, y: Any = None, out: Any = None) -> Any:
     """x where the condition (an array of bool, no gradient) holds, else y; the gradient goes to the one that was taken. Of the condition
     alone the places where it holds, as `numpy.nonzero`."""
-    if x is None and y is None:
+    if x is None and y is None and out is None:
         return array_of("where", condition).nonzero()
     if x is None or y is None:
-        raise ArgumentTypeError("where takes x and y, or neither")
+        raise ArgumentTypeError("where takes x and y, or neither, and `out` only with both")
     return apply("where", condition, x, y, out=out)
 
 
