@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.physics.published import FIGURES
+from benchmarks.searches import table
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 PUBLISHED = {"enzyme": "Enzyme", "tapenade": "Tapenade", "codipack": "CoDiPack", "jax": "JAX", "pytorch": "PyTorch"}
@@ -149,6 +150,15 @@ def budgets() -> tuple[str, Path | None]:
                 cells = problem, f"{who}: {how}", f"{row['bytes'] / 1e6:.0f}", _three(row["cpu"]), row.get("reruns", ""), *ratios
                 text += f"| {' | '.join(map(str, cells))} |\n"
     return text, file.with_suffix(".png")
+
+
+def searches() -> str:
+    """What launches spend in searches and proofs, from the newest record."""
+    record = newest_of("searches")
+    if record is None:
+        return ""
+    where = f"{record['machine']}, of which others took a part (a load of {record['load']:.0f})"
+    return f"{where}, {record['date']}, islpy {record['versions']['islpy']}:\n\n{table(record['rows'])}"
 
 
 def gradbench() -> str:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from compared import adjoints, budgets, distributed, gradbench, physics, published, short, whole
+from compared import adjoints, budgets, distributed, gradbench, physics, published, searches, short, whole
 from drawing import drawn
 from snippets import PAGES
 from test_architecture import FLOORS, modules
@@ -104,6 +104,10 @@ def test_the_budgets(request: pytest.FixtureRequest) -> None:
     if update and picture is not None:
         shutil.copy(picture, DOCS / "pictures" / "budgets.png")
     printed("docs/comparison.md", "budgets", text, update)
+
+
+def test_the_searches(request: pytest.FixtureRequest) -> None:
+    printed("docs/searches.md", "searches", searches(), request.config.getoption("--update-golden"))
 
 
 def test_gradbench(request: pytest.FixtureRequest) -> None:
