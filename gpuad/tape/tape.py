@@ -404,7 +404,7 @@ class Tape(LaunchRecording):
                 raise
         self.made.staging.store_shadows()
         if self.restore:
-            self.made.staging.store_all()
+            self.made.staging.store_written()
         self.store.refuse_unfit(self.allocations, "Shadows are undefined.")
         self.assembled = plan.assembled
         self.state = REVERSED

@@ -84,6 +84,7 @@ class BudgetMemory(ABC):
         self._fits_stored = False  # whether a program that comes again is known to need no second run
         self._ahead = False  # whether transient memory is asked for by an operation that has not begun
         self.most = self.spare = 0
+        self.stages = True  # whether there may be buffers in place of arrays that are others in each round
 
     def forget(self) -> None:
         """Begins anew."""

@@ -71,6 +71,7 @@ class Budget(FirstRecording):
     def _refuse(self) -> None:
         """Says that the program does not fit, and lets go what it has kept."""
         planner, others = self.planner, self.tape.made.nbytes
+        self.stages = self.stages and not self.tape.made.staging.buffers  # perhaps it is their bytes that are too much
         least = planner.least() + others
         if least <= self.limited():  # what was let go on the way was the wrong thing
             self.tape.unknown()
@@ -187,14 +188,15 @@ class Budget(FirstRecording):
             self._old, self._resuming = [], None
 
     def note_spare(self) -> None:
-        """Notes what the budget leaves beside the program that was recorded, for buffers of one that is recorded in its place."""
+        """Notes what the budget leaves beside the program that was recorded, for buffers of one that is recorded in its place: half of it,
+        since that may take more where its arrays lie in larger ones."""
         free, keeping = self.limited() - self.tape.made.nbytes, self.planner.peak(self.planner.keeping())
-        self.spare = free - (keeping if keeping <= free else self.planner.least())
+        self.spare = (free - (keeping if keeping <= free else self.planner.least())) // 2
 
     def admits_buffer(self, size: int) -> bool:
         """Whether so many bytes are left; they are taken then."""
         size = rounded_up(size)
-        if size > self.spare or not self._fits(size):
+        if not self.stages or size > self.spare or not self._fits(size):
             return False
         self.spare -= size
         return True

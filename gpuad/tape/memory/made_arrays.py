@@ -45,6 +45,7 @@ class MadeArrays:
         for where, made in self.arrays.items():
             if made.apart:
                 self.staging.buffers.pop(where, None)
+        self.staging.written = {}
         self.arrays = {}
         self.shadows: dict[int, Any] = {}
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses

@@ -86,7 +86,7 @@ class Buffer:
         key = offset, *layout(array)
         view = self._views.get(key)
         if view is None:
-            view = self._views[key] = _placed(self.root, offset, array.shape, array.dtype, array.strides)
+            view = self._views[key] = _placed(self._open[:], offset, array.shape, array.dtype, array.strides)
             if not writeable(array):
                 view.flags.writeable = False
         return view
@@ -105,7 +105,7 @@ class Buffer:
         key = "shadow", offset, *layout(array)
         if key not in self._views:
             steps = tuple(step * times for step in array.strides)
-            self._views[key] = _placed(self.root, offset * times, array.shape, shadow_dtype(array.dtype), steps)
+            self._views[key] = _placed(self._open[:], offset * times, array.shape, shadow_dtype(array.dtype), steps)
         return self._views[key]
 
     def part(self, region: Region, array: Any) -> Part:
@@ -220,6 +220,7 @@ class Staging:
         self.buffers: dict[int, Buffer] = {}
         self._pairs: dict[Any, Duplicated] = {}
         self._batches: dict[Any, BatchDuplicated] = {}
+        self.written: dict[Any, Part] = {}
         self._known: Mapping[int, Any] | None = None  # allocations that the program met before, where buffers may be made for others
         self.begin()
 
@@ -464,14 +465,17 @@ class Staging:
     def captured(self, load: bool, restored: bool) -> list[Action]:
         """What copies shadows in, or out, for a reversal on the arrays of this round; `restored`: and the arrays."""
         found = [action for shadow in self.shadows.values() for action in shadow.captured(load)]
-        arrived = [b for b in self.buffers.values() if restored and not load and b.outside is not None]
-        return [*found, *(copying(buffer.outside, buffer._open) for buffer in arrived)]
+        return [*found, *(action for part in self.written.values() if restored and not load for action in part.captured(False))]
 
-    def store_all(self) -> None:
-        """Copies all that has come back to where it came from."""
-        for buffer in self.buffers.values():
-            if buffer.outside is not None:
-                buffer.outside[...] = buffer.root
+    def note_written(self, parts: Iterable[Part]) -> None:
+        """The program writes these."""
+        for part in parts:
+            self.written.setdefault(part.key, part)
+
+    def store_written(self) -> None:
+        """Copies all that the program has written, and a reversal restored, back to where it came from."""
+        for part in self.written.values():
+            part.store()
 
 
 def _can_be_staged(x: Any) -> bool:

@@ -133,6 +133,7 @@ class OperationRecording(Repeating):
         if arrays:
             self._library = self._library or namespace(getattr(arrays[0], "primal", arrays[0])).__name__
             self.streams.enter(executor_of(self._library))
+        self.stage((), uses, lambda _: None, foreign=True)
         if self.within is not None:
             self.within.coming(Rerun({}, of_uses(uses), of_uses(uses), None, None, "the tape does not see it"), (Foreign, line))
         with Saving(self, Foreign("foreign code", where, Effects(tuple(uses), must=tuple(uses)), cleared)):

@@ -176,16 +176,21 @@ class Repeating(Recording):
             found = staging.arguments(args, before.outlines if before is not None else (), known)
         return args if all(map(is_, args, found)) else type(args)(found)
 
-    def stage(self, uses: Sequence[Use], writes: Sequence[Use], arrays: Callable[[int], Any], others: Sequence[Any] = ()) -> None:
+    def stage(
+        self, uses: Sequence[Use], writes: Sequence[Use], arrays: Callable[[int], Any], others: Sequence[Any] = (), *, foreign: bool = False
+    ) -> None:
         """An operation is about to be recorded that works on memory for which buffers stand: what the caller has there is copied in, and
-        what it writes will be copied back. `arrays`: through which of them a position reaches it; `others`: which it reads besides."""
+        what it writes will be copied back. `arrays`: through which of them a position reaches it; `others`: which it reads besides;
+        `foreign`: whether the caller writes it, who has no use for a copy."""
         staging = self.made.staging
         if not staging.buffers:
             return
         memories = [(array, resolve(array)) for array in others]
         regions = [(address(m.root), of_array(array, m.offset * int(array.dtype.itemsize)), array) for array, m in memories]
         loads, stores = ([(use.allocation.address, use.region, arrays(use.position)) for use in part] for part in (uses, writes))
-        self.copied = staging.parts([*loads, *stores, *regions]), staging.parts(stores)
+        written = staging.parts(stores)
+        self.copied = staging.parts([*loads, *stores, *regions]), () if foreign else written
+        staging.note_written(written)
         if not self.doing.dry:
             perform(loading(self.copied[0]))
 
@@ -214,7 +219,7 @@ class Repeating(Recording):
         again = {None, *(step.made for step in passed if isinstance(step, MadeStep))}
         words = {key: known for key, known in self.words.items() if known.made in again}
         self.cursor.miss(place + why)
-        with self.within.resuming() if self.within is not None else nullcontext():
+        with self.within.resuming() if self.within is not None and passed else nullcontext():
             self.forget()
             self.state, self.doing.dry = state, True
             try:
