@@ -110,7 +110,7 @@ class Guard:
     def again(self, step: Step, args: Sequence[Any]) -> None:
         """Locks, or opens, what a step did the first time, now that it is called with arguments that are the same to it."""
         if type(step) is ForeignStep:
-            for array in _host((*step.args, *args)):
+            for array in _host((*args, *step.args)):
                 self._open(array)
         else:
             for array in _host(args) if self._opened else ():
