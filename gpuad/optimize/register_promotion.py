@@ -19,7 +19,7 @@ from ..analysis.trip_counts import constant_trips
 from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.rewrite import Names, blocks, holds, map_blocks, spelled, touches, walk_stmts, written_in
-from ..ir.types import value_type
+from ..ir.types import Space, value_type
 
 _TOGETHER = (ir.Barrier, ir.Shuffle, ir.Tell)  # other threads may write, or see what is written
 
@@ -74,7 +74,12 @@ def _elements(loop: ir.For) -> Iterator[_Element]:
         used = list(touches(loop.body, buffer))
         first = next(s for s in loop.body if any(touches((s,), buffer)))
         stores = [s for s in used if isinstance(s, ir.Store)]
-        if buffer.length is not None or buffer.element != value_type(buffer.element) or not isinstance(first, ir.Load):
+        if (
+            buffer.length is not None
+            or buffer.space is not Space.GLOBAL
+            or buffer.element != value_type(buffer.element)
+            or not isinstance(first, ir.Load)
+        ):
             continue
         if not stores or len(stores) + sum(isinstance(s, ir.Load) for s in used) < len(used) or _in_inner_loop(loop.body, buffer):
             continue

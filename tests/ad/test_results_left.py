@@ -92,6 +92,14 @@ K minimum(real* y, const real* x, int steps, int n) { I; F y[i] = fmin(y[i], x[t
 K maximum_of_each(real* y, const real* x, int steps, int n) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) F if (x[t * n + i] > y[i]) y[i] = x[t * n + i];
 }
+K maximum_of_a_tile(real* y, const real* x, int steps, int n) {
+    __shared__ real tile[4], best[4];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x] = x[i] * x[i]; best[threadIdx.x] = y[i];
+    __syncthreads();
+    for (int k = 0; k < blockDim.x; ++k) if (tile[k] > best[threadIdx.x]) best[threadIdx.x] = tile[k];
+    if (i < n) for (int k = 0; k < blockDim.x; ++k) if (best[threadIdx.x] * tile[k] > y[i]) y[i] = best[threadIdx.x] * tile[k];
+}
 K recurrence_in_memory(real* y, const real* x, int steps, int n) { I; F { real h = y[i]; y[i] = sin(h) * x[t * n + i] + h; } }
 K two_in_memory(real* y, real* z, const real* x, int steps, int n) {
     I; F { real a = y[i], b = z[i]; y[i] = a * b + x[t * n + i]; z[i] = b - (real)0.1 * a; }
@@ -110,6 +118,7 @@ LEFT = {
     "turned": ("x", False), "turned_active": ("x", False), "softmax": ("x", False), "softmax_columns": ("x", False),
     "unit_rows": ("x", False), "quotient": ("", False), "decided": ("x", None),
     "told": ("x", None), "shifted": ("x", None), "changed_between": ("x", None),
+    "maximum_of_a_tile": ("y", None),
     "maximum": ("y", False), "minimum": ("y", False), "maximum_of_each": ("y", None), "recurrence_in_memory": ("y", True),
     "two_in_memory": (None, True), "read_elsewhere": ("y", None), "no_iterations": ("y", False),
 }  # fmt: skip
