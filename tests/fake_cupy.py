@@ -335,6 +335,9 @@ class ndarray:  # the name is CuPy's
     def sum(self, axis: Any = None, dtype: Any = None) -> ndarray:
         return wrapped(self.host().sum(axis=axis, dtype=dtype))
 
+    def nonzero(self) -> tuple[ndarray, ...]:
+        return tuple(map(wrapped, self.host().nonzero()))
+
     def all(self) -> ndarray:
         return wrapped(self.host().all())
 

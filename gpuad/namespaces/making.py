@@ -6,7 +6,7 @@ of an array it is a new one, into which the program may write what carries a gra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
@@ -56,7 +56,45 @@ def makers(library: Any) -> dict[str, Callable[..., Any]]:
         name: _as_array(library, name) for name in ("asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite")
     }
     found["astype"] = _astype(library)
-    return {name: maker for name, maker in found.items() if hasattr(library, name)}
+    return {name: _quick(getattr(library, name), maker) for name, maker in found.items() if hasattr(library, name)}
+
+
+_PLAIN_KINDS = {
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    type(None),
+    type,
+    list,
+    tuple,
+    np.ndarray,
+    *(type(np.dtype(code)) for code in "?bhilqBHILQefdgFDG"),
+}
+
+
+def is_plain(args: Iterable[Any]) -> bool:
+    """Whether all of these are of kinds that carry no gradient, by a look at their types."""
+    return all(type(x) in _PLAIN_KINDS for x in args)
+
+
+def _quick(original: Callable[..., Any], maker: Callable[..., Any]) -> Callable[..., Any]:
+    """A maker that outside of tapes is the library's function after a look at its arguments: a list with pairs that function refuses."""
+    kinds, recording = _PLAIN_KINDS, current.get
+
+    @wraps(original)
+    def make(*args: Any, **keywords: Any) -> Any:
+        if recording() is None:
+            for x in args:
+                if type(x) not in kinds:
+                    break
+            else:
+                if not keywords or is_plain(keywords.values()):
+                    return original(*args, **keywords)
+        return maker(*args, **keywords)
+
+    return make
 
 
 def _filled(library: Any, name: str, value: Any) -> Callable[..., Any]:
@@ -212,13 +250,16 @@ def _astype(library: Any) -> Callable[..., Any]:
     return wraps(original)(make) if original is not None else make
 
 
+_NUMBERS = frozenset((bool, int, float, complex, str, np.ndarray))
+
+
 class _Kinds(type):
     """The class of a type of numbers that takes pairs: for everything else it is the library's own."""
 
     _own: type
 
     def __call__(cls, *args: Any, **keywords: Any) -> Any:
-        if len(args) == 1 and holds_pair(args[0]):
+        if len(args) == 1 and type(args[0]) not in _NUMBERS and holds_pair(args[0]):
             whole = args[0] if isinstance(args[0], Duplicated) else _stacked(library_behind([args[0]]), args[0])
             return operation("astype")(whole, cls._own, copy=False)
         return cls._own(*args, **keywords)
@@ -244,6 +285,9 @@ class _Arrays(_Kinds):
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, (cls._own, Duplicated))
+
+
+_PLAIN_KINDS |= {_Kinds, _Arrays}
 
 
 def number_type(kind: type) -> type:

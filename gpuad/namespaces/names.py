@@ -110,12 +110,19 @@ def _operation_of(path: str) -> Callable[..., Any] | None:
     return offered(path)
 
 
+_NO_PAIRS = frozenset((bool, int, float, complex, str, type(None), type, np.ndarray))
+
+
 def guarded(path: str, function: Any) -> Any:
     """A function that does not ask its arguments: where one carries a gradient, the operation of its name, or a refusal."""
 
     def call(*args: Any, **keywords: Any) -> Any:
-        if not (any(map(holds_pair, args)) or (keywords and any(map(holds_pair, keywords.values())))):
-            return function(*args, **keywords)
+        for x in args:
+            if type(x) not in _NO_PAIRS and holds_pair(x):
+                break
+        else:
+            if not keywords or not any(map(holds_pair, keywords.values())):
+                return function(*args, **keywords)
         own = _operation_of(path)
         if own is None:
             raise ArgumentTypeError(_unknown(path))
