@@ -32,13 +32,13 @@ class Value:
 
 def graph(rng: random.Random) -> list[Value]:
     """Values of which no two are the same."""
-    values = [Value(k, rng.choice(("float", "double")), "array", (), True) for k in range(rng.randint(1, 4))]
+    values = [Value(k, rng.choice(("float", "double")), "array", (), True) for k in range(rng.randint(2, 5))]
     for _ in range(rng.randint(1, MOST - len(values))):
-        op = rng.choice(("+", "-", "*", "sin", "exp"))
+        op = rng.choice(("+", "+", "-", "*", "sin", "exp"))
         of = tuple(rng.choice(values).number for _ in range(1 if op in ("sin", "exp") else 2))
         kind = "double" if any(values[k].kind == "double" for k in of) else "float"
         if all((v.op, v.of) != (op, of) for v in values):
-            values.append(Value(len(values), kind, op, of, rng.random() < 0.4))
+            values.append(Value(len(values), kind, op, of, rng.random() < 0.2))
     return values
 
 
