@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .api import BoundLaunch, CallKey, Family, Kernel, Past, Planned, offer, on_stream
-from .api.explain import AdjointText
+from .api.adjoint_text import AdjointText
 from .api.kept_kernels import Kept, of_function
 from .arguments import split_options
 from .arguments.annotations import Active, Duplicated

@@ -1,12 +1,12 @@
 """What users call: kernels, their derivatives, and the texts of both."""
 
 from ..runtime.base import Memory
+from .adjoint_text import AdjointText
 from .argument_flattening import FlatArguments, on_stream
 from .call_replay import CallKey, Past, call_key, plain, replay_call
 from .derivatives import Forward, Mode, Reverse, array_module, autodiff, check_races, hvp, push_forward
 from .dropped_gradients import check_flow, outside_of_tapes
 from .expanded_kernels import ExpandedKernel
-from .explain import AdjointText
 from .grid_kernels import GridKernel
 from .kernels import BoundLaunch, Family, Kernel, Planned, TextKernel, pattern_of
 from .making import from_file, kernel, offer

@@ -18,9 +18,9 @@ from ..memo import specialized
 from ..public_calls import public, taking, text
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
+from .adjoint_text import AdjointText
 from .argument_flattening import ModuleMemory
 from .expansions import EXPANSIONS, expansion
-from .explain import AdjointText
 from .forward_over_reverse import check_count
 from .grid_kernels import GridKernel
 from .kernels import Kernel, OfFunction, Planned, TextKernel, global_of

@@ -1,7 +1,7 @@
-"""The text of an adjoint with its contract, and the account of what it saves and how it accumulates.
+"""The account of what an adjoint saves and how it accumulates.
 
-In: an adjoint, for one launch or for every launch. Out: `AdjointText`, CUDA that needs nothing of gpuad, and `Explanation`, whose rows say
-of each array and each shadow what is done and why, with the place in the user's source. Nothing is launched.
+In: an adjoint, for one launch or for every launch. Out: `Explanation`, whose rows say of each array and each shadow what is done and why,
+with the place in the user's source. Nothing is launched.
 """
 
 from __future__ import annotations
@@ -12,24 +12,28 @@ from dataclasses import dataclass
 from .. import pipeline
 from ..analysis.index_polynomials import atoms, definitions, polynomial
 from ..analysis.races import contested, is_plain_write
-from ..codegen.cuda import comment, cuda_source
-from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, How, Kernel, Load, Stmt, Store, Take, Var, walk
+from ..ir.nodes import Accumulate, Alloc, Atomic, Block, Buffer, How, Load, Stmt, Store, Take, Var, walk
 from ..ir.rewrite import target, walk_stmts
-from ..ir.surface import Function
+from ..pages.table import paragraph, table
 from ..pipeline import Call, Stage
 from ..pipeline.derived_kernels import Adjoint
-from .contract import contract, filled, gathered, shadow_parameters
+from ..source import Span, traced
+from .contract import filled, gathered, shadow_parameters
 
 
 @dataclass(frozen=True)
 class Row:
     """One line of the account: `topic` 'saved', 'not saved', 'stack', 'partial' or 'shadow'; the `name` in the generated text; `how`;
-    `why`, with the place in the user's source."""
+    `why`, with the place in the user's source. `needed`, `overwritten`: all places in the user's source where a derivative needs a saved
+    array or one that is read as the launch leaves it, and where the launch writes to it. `reason`: of a shadow, `why` without the place."""
 
     topic: str
     name: str
     how: str
     why: str
+    needed: tuple[Span, ...] = ()
+    overwritten: tuple[Span, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,47 +54,10 @@ class Explanation:
         out.extend(f"  assumed    {text}" for text in self.assumptions)
         return "\n".join(out)
 
-
-@dataclass(frozen=True)
-class AdjointText:
-    """A generated adjoint: `source` is CUDA text that needs nothing of gpuad; `kernels` the kernels in it, in the order of their
-    launches. `parts`: the names of the parts of a kernel with `grid.sync()`, which with their adjoints are all in the text."""
-
-    source: str
-    kernels: tuple[str, ...]
-    explanation: Explanation
-    parts: tuple[str, ...] = ()
-
-    def explain(self) -> Explanation:
-        """What is saved and why, and how each gradient is accumulated."""
-        return self.explanation
-
-    def __str__(self) -> str:
-        return self.source
-
-
-@dataclass(frozen=True)
-class Written:
-    """What a text is made of: the contract, the generated kernels in the order of their launches, and the account."""
-
-    contract: str
-    kernels: tuple[Kernel, ...]
-    explanation: Explanation
-
-
-def written(function: Function, adjoint: Adjoint, call: Call | None) -> Written:
-    """What there is to write of an adjoint for a launch, or for every launch."""
-    plain = pipeline.plain_shadows(adjoint, call) if call is not None else frozenset()
-    stages = pipeline.stages(adjoint, call) if call is not None else (Stage(adjoint.kernel(), adjoint.parameters),)
-    kernels = tuple(k for k in (adjoint.augmented, adjoint.counting, *(k for s in stages for k in s.kernels)) if k is not None)
-    return Written(contract(function, adjoint, stages, plain, call), kernels, explanation(adjoint, stages, call))
-
-
-def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> AdjointText:
-    """The text for a launch, or that which holds for every launch."""
-    made = written(function, adjoint, call)
-    header = "\n".join(comment(made.contract))
-    return AdjointText(f"{header}\n\n{cuda_source(made.kernels)}", tuple(k.name for k in made.kernels), made.explanation)
+    def _repr_html_(self) -> str:
+        rows = [(row.topic, row.name, row.how, row.why) for row in self.rows]
+        title = f"adjoint of {self.kernel}"
+        return table(("", "array", "how", "why"), rows, title) + "".join(paragraph(f"assumed: {text}") for text in self.assumptions)
 
 
 # --- the account -----------------------------------------------------------------------------------------------------------------------
@@ -108,14 +75,16 @@ def _saved_rows(adjoint: Adjoint) -> list[Row]:
     for buffer in adjoint.primal.buffers:
         copy = adjoint.recording.entry.get(buffer)
         writes = [s for s in walk_stmts(adjoint.primal.body) if isinstance(s, Store | Accumulate | Atomic) and s.buffer == buffer]
+        places = _needs(adjoint, copy or buffer), _places(writes)
         if copy is not None:
             need = _first(adjoint.layout.body, Load, copy)
-            rows.append(Row("saved", buffer.name, "copy", f"needed by {_at(need)}, overwritten by {_at(writes[0] if writes else None)}"))
+            why = f"needed by {_at(need)}, overwritten by {_at(writes[0] if writes else None)}"
+            rows.append(Row("saved", buffer.name, "copy", why, *places))
         elif not writes:
             rows.append(Row("not saved", buffer.name, "", "never overwritten by this launch"))
         elif buffer in adjoint.reads:
             need = _first(adjoint.layout.body, Load, buffer)
-            rows.append(Row("not saved", buffer.name, "", f"needed by {_at(need)}, read as this launch leaves it"))
+            rows.append(Row("not saved", buffer.name, "", f"needed by {_at(need)}, read as this launch leaves it", *places))
         else:
             rows.append(Row("not saved", buffer.name, "", "no derivative needs what was overwritten"))
     rows.extend(
@@ -124,12 +93,29 @@ def _saved_rows(adjoint: Adjoint) -> list[Row]:
     return rows
 
 
+def _needs(adjoint: Adjoint, buffer: Buffer) -> tuple[Span, ...]:
+    return _places([s for s in walk_stmts(adjoint.layout.body) if isinstance(s, Load) and s.buffer == buffer])
+
+
+def _places(stmts: Sequence[Stmt]) -> tuple[Span, ...]:
+    return tuple(dict.fromkeys(traced(s.span) for s in stmts if s.span is not None))
+
+
 def _stack_rows(adjoint: Adjoint) -> list[Row]:
     arrays = [s.buffer for s in walk_stmts(adjoint.layout.body) if isinstance(s, Alloc) and s.buffer.name.endswith("_saved")]
     fields = [f for scratch in adjoint.layout.scratch for f in scratch.fields]
     return [
-        *(Row("stack", a.name, "local", f"{a.length} entries in each thread") for a in arrays),
-        *(Row("stack", f.name, "scratch", f"an entry an iteration, needed by {_at(_first(adjoint.layout.body, Load, f))}") for f in fields),
+        *(Row("stack", a.name, "local", f"{a.length} entries in each thread", _needs(adjoint, a)) for a in arrays),
+        *(
+            Row(
+                "stack",
+                f.name,
+                "scratch",
+                f"an entry an iteration, needed by {_at(_first(adjoint.layout.body, Load, f))}",
+                _needs(adjoint, f),
+            )
+            for f in fields
+        ),
     ]
 
 
@@ -163,7 +149,7 @@ def _shadow_rows(adjoint: Adjoint, stages: Sequence[Stage], call: Call | None) -
             why = "it is only read"
         if p.item in collected:
             how, why = "gather", f"each thread of {collected[p.item]} collects for an element of its own"
-        rows.append(Row("shadow", p.item.name, how, f"{why} ({_at(first)})"))
+        rows.append(Row("shadow", p.item.name, how, f"{why} ({_at(first)})", reason=why))
     return rows
 
 

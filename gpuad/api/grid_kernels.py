@@ -36,9 +36,9 @@ from ..pipeline.pattern import stopped
 from ..public_calls import public, taking, text
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
+from .adjoint_text import AdjointText
 from .argument_flattening import ModuleMemory, library_of, on_stream
 from .dropped_gradients import check_flow
-from .explain import AdjointText
 from .grid_text import PartAdjoint, grid_text
 from .kernels import SHADOWED, Kernel, OfFunction, Planned, TextKernel, annotated, pattern_of
 

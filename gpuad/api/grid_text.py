@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..codegen.cuda import comment, cuda_source
 from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Function
 from ..lower.grid_parts import Choose, Plan, Repeat, Step
 from ..pipeline import Call
 from ..pipeline.derived_kernels import Adjoint
-from .explain import AdjointText, Explanation, Row, Written, written
+from .adjoint_text import AdjointText, Written, together, written
+from .explain import Explanation, Row
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +46,10 @@ def grid_text(function: Function, plan: Plan, parts: Sequence[PartAdjoint]) -> A
         tuple(dict.fromkeys(a for e in explained for a in e.assumptions)),
         explained,
     )
-    text = "\n".join(comment(header))
-    return AdjointText(f"{text}\n\n{cuda_source(kernels)}", tuple(k.name for k in kernels), whole, tuple(p.name for p in parts))
+    facts = together([own.facts for own in made])
+    return AdjointText(
+        function, header, tuple(kernels), whole, facts, tuple(p.name for p in parts), frozenset().union(*(own.shadows for own in made))
+    )
 
 
 def _launched(part: PartAdjoint, own: Written) -> Iterator[Kernel]:

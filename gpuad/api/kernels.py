@@ -41,9 +41,9 @@ from ..public_calls import how_called, not_bound, public, taking, text
 from ..recursion_limit import room
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
+from .adjoint_text import AdjointText, adjoint_text
 from .argument_flattening import FlatArguments, Flattening, ModuleMemory, library_of, on_stream
 from .call_replay import CallKey, Launch, Past, call_key, note, plain, replay_call
-from .explain import AdjointText, adjoint_text
 from .kept_kernels import Kept, of_function, of_text
 from .moved_arguments import moved_arguments, moving_values
 from .specialization_key import Ready, ready, rounding, specialization_key

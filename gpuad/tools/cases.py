@@ -287,6 +287,11 @@ def read(source: str | Path | SourceFile) -> tuple[Case, ...]:
     return tuple(_case(header, number, title, table) for number, table in enumerate(tables))
 
 
+def is_described(file: Path) -> bool:
+    """Whether a CUDA file has a launch description."""
+    return _HEADER.search(file.read_text(encoding="utf-8")) is not None
+
+
 def _source(source: str | Path | SourceFile) -> SourceFile:
     if isinstance(source, SourceFile):
         return source

@@ -28,17 +28,18 @@ except ImportError as missing:  # the library does without them
     raise SystemExit(f"gpuad's commands need {missing.name}: pip install 'gpuad[cli]'") from None
 
 from .. import api, testing
-from ..api.explain import AdjointText
+from ..api.adjoint_text import AdjointText
 from ..arguments.annotations import Active, Const, Duplicated
 from ..distributed import Communicator
 from ..errors import GpuadError
+from ..frontend.cuda import legal_name
 from ..ir.records import numbers
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
 from ..progress import PROGRESS
-from . import cache_command, doctor, init_ci, profile_command, program_listing, stages
-from .cases import Case, read
+from . import cache_command, doctor, init_ci, profile_command, program_listing, program_page, stages
+from .cases import Case, is_described, read
 from .demo import gray_scott, long, strips, wave
 from .demo.outcome import Outcome, check_drawable, draw
 from .ledger import command
@@ -91,11 +92,7 @@ def grad(
     """Prints the adjoint of a kernel as CUDA source. All pointers to floats and all floats carry a gradient, except --const ones."""
     with _reported(file):
         text = _adjoint(file, kernel, const or (), shared_mem, define or ()).source
-        text += "" if text.endswith("\n") else "\n"
-        if output is None:
-            sys.stdout.write(text)
-        else:
-            output.write_text(text, encoding="utf-8")
+        _write(text, output)
 
 
 @app.command()
@@ -120,14 +117,31 @@ def show(
     blame: Annotated[bool, typer.Option("--blame", help="with the pass, or the function, beside each line that wrote it")] = False,
     launched: Annotated[bool, typer.Option("--launched", help="with the passes for the launch of the file's first case")] = False,
     program: Annotated[bool, typer.Option("--program", help="runs a script, and shows what its tapes record")] = False,
+    html: Annotated[bool, typer.Option("--html", help="a page for the browser: the kernel and its adjoint side by side")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="where to write the page; default is the standard output")] = None,
 ) -> None:
     """Shows a kernel as each pass of the pipeline leaves it. Without --stage, lists the passes in order, with how many statements there are
-    after each. With --program, runs a script and shows the programs that its tapes record, with the scripts of their reversals."""
+    after each. With --program, runs a script and shows the programs that its tapes record, with the scripts of their reversals. With
+    --html, a page that stands alone: the kernel beside its adjoint, for the launch of the file's first case if it has one."""
+    if output is not None and not html:
+        raise typer.BadParameter("--output is for the page of --html")
+    if html and (stage is not None or blame):
+        raise typer.BadParameter("--html has no passes: write it without --stage, --against and --blame")
     if program:
         with _reported(file):
-            raise typer.Exit(program_listing.run(file, args or (), blame))
+            status, listings = program_listing.followed(file, args or ())
+            if html:
+                _write(program_page.page(file.name, listings), output)
+            else:
+                print(program_listing.text(listings, blame))
+        raise typer.Exit(status)
     if args:
         raise typer.BadParameter(f"arguments ({' '.join(args)}) are for the script of --program")
+    if html:
+        with _reported(file):
+            own = launched or (not const and not shared_mem and is_described(file))
+            _write(_adjoint(file, kernel, const or (), shared_mem, define or (), own).html(), output)
+        return
     with _reported(file):
         found = stages.collected(lambda: _adjoint(file, kernel, const or (), shared_mem, define or (), launched))
         if stage is None:
@@ -314,13 +328,22 @@ def _reported(file: Path) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
+def _write(text: str, output: Path | None) -> None:
+    """Writes to a file, or to the standard output."""
+    text += "" if text.endswith("\n") else "\n"
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+
 def _adjoint(
     file: Path, name: str | None, const: Sequence[str], shared_mem: int, define: Sequence[str], launched: bool = False
 ) -> AdjointText:
     kernel = api.kernel(file, name or _only_kernel(file), options=[f"-D{macro}" for macro in define])
     if not launched:
         return kernel.adjoint(*_activity(kernel.parameters, const), shared_mem=shared_mem)
-    case = next((c for c in read(file) if c.kernel == kernel.name), None)
+    case = next((c for c in read(file) if legal_name(c.kernel) == kernel.name), None)
     if case is None:
         raise GpuadError(f"{file}: error: no case for the kernel `{kernel.name}`: --launched has no numbers to go by")
     args = case.arrays({d.name: d.type for d in kernel.parameters}, 0)

@@ -90,8 +90,9 @@ class Listener:
         return list(self.followed.values())
 
 
-def run(script: Path, args: Sequence[str], blame: bool) -> int:
-    """Runs a script as `python script.py args` does, prints what its tapes recorded, also if it fails, and gives its exit status."""
+def followed(script: Path, args: Sequence[str]) -> tuple[int, list[tuple[str, Listing]]]:
+    """Runs a script as `python script.py args` does. Returns its exit status, and what its tapes recorded, also if it failed, with a title
+    each. Raises GpuadError where no tape was recorded."""
     code, listener = compiled(script), Listener()
     listeners.append(listener)
     try:
@@ -101,11 +102,13 @@ def run(script: Path, args: Sequence[str], blame: bool) -> int:
     found = listener.finished()
     if not found:
         raise GpuadError(f"{script}: error: no tape was recorded while the script ran")
-    for one in found:
-        for number, listing in one.listings:
-            print(f"\ntape {one.number}, recording {number} of {one.rounds}")
-            print("\n".join(printed(listing, blame)))
-    return status
+    listed = [(one, number, listing) for one in found for number, listing in one.listings]
+    return status, [(f"tape {one.number}, recording {number} of {one.rounds}", listing) for one, number, listing in listed]
+
+
+def text(listings: Sequence[tuple[str, Listing]], blame: bool) -> str:
+    """The listings below each other."""
+    return "\n".join(line for title, listing in listings for line in ["", title, *printed(listing, blame)])
 
 
 def printed(listing: Listing, blame: bool) -> list[str]:
@@ -115,4 +118,4 @@ def printed(listing: Listing, blame: bool) -> list[str]:
     return [f"{by:<{width}}  {text}" if blame else text for by, text in lines]
 
 
-__all__ = ["Listener", "Listing", "printed", "run"]
+__all__ = ["Listener", "Listing", "followed", "printed", "text"]

@@ -10,8 +10,10 @@ from launch_tools import CASES, shipped
 from nightly import share
 
 from gpuad.api import kernel
-from gpuad.codegen.cuda import cuda_source, directed
+from gpuad.codegen.cuda import Line, cuda_source, directed, located_lines
+from gpuad.ir.nodes import Barrier
 from gpuad.runtime import nvrtc
+from gpuad.source import SourceFile, Span
 
 SOURCE = """__device__ float twice(float x) {
     return 2.0f * x;
@@ -58,6 +60,13 @@ def test_each_line_has_the_place_of_its_statement() -> None:
     assert places["if (i < n) {"] == 6
 
 
+def test_a_line_has_the_places_of_values_that_are_printed_at_their_use() -> None:
+    found = {line.text.strip(): {span.line for span in line.spans} for line in located_lines([kernel(SOURCE, "f").primal()])}
+    assert found["y[i] = 2.0f * x[i];"] == {7, 8}
+    assert found["y[i] = x[0];"] == {10}
+    assert found["}"] == set()
+
+
 @pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC")
 def test_it_compiles_with_line_information() -> None:
     text = cuda_source([kernel(SOURCE, "f").primal()], located=True)
@@ -65,4 +74,5 @@ def test_it_compiles_with_line_information() -> None:
 
 
 def test_names_of_files_are_quoted() -> None:
-    assert list(directed(["x;\0" + '3 a "b"\\c.cu', "}"])) == ['#line 3 "a \\"b\\"\\\\c.cu"', "x;", "}"]
+    lines = [Line("x;", Barrier(), (Span(SourceFile('a "b"\\c.cu', ""), 3, 1),)), Line("}")]
+    assert list(directed(lines)) == ['#line 3 "a \\"b\\"\\\\c.cu"', "x;", "}"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -200,6 +202,42 @@ def test_show_a_recorded_program(tmp_path: Path) -> None:
     blamed = run("show", "--program", "--blame", script, "1").stdout.splitlines()
     assert any(line.split() == ["tape/record/recording.py:save_overwritten", "store", "u", "->", "s0"] for line in blamed)
     assert any(line.split() == ["twice.py:12", "run", "0", "square"] for line in blamed)
+
+
+def test_show_a_kernel_beside_its_adjoint(file: Path, tmp_path: Path) -> None:
+    """For the launch of the file's case, or for every launch where the file has none or constants are named."""
+    page = tmp_path / "page.html"
+    assert run("show", file, "--html", "-o", page).exit_code == 0
+    assert "grid (2, 1, 1), block (64, 1, 1)" in page.read_text() and "reduced: da" in page.read_text()
+    for words in (("--const", "a"), ()):
+        if not words:
+            file.write_text(CODE.partition("*/\n")[2])
+        printed = run("show", file, "--html", *words)
+        assert printed.exit_code == 0 and printed.stdout.startswith("<!doctype html>"), printed.output
+        assert "for every launch" in printed.stdout
+    for wrong in (("--output", page), ("--html", "--stage", "reverse"), ("--html", "--blame")):
+        assert run("show", file, *wrong).exit_code == 2
+
+
+def test_launched_finds_the_case_of_an_instance() -> None:
+    """Its kernel has the name without brackets."""
+    result = run("show", kernel_folder() / "fir.cu", "--kernel", "fir<float, 8>", "--launched")
+    assert result.exit_code == 0, result.output
+
+
+def test_show_a_recorded_program_as_a_page(tmp_path: Path) -> None:
+    script, page = tmp_path / "twice.py", tmp_path / "page.html"
+    script.write_text(PROGRAM)
+    assert run("show", "--program", "--html", "-o", page, script, "2").exit_code == 3
+    text = page.read_text()
+    found = re.findall(
+        r'<div class="l"( id="[^"]*")?(?: data-keys="([^"]*)" tabindex="-1")?><span class="n">[^<]*</span><code[^>]*>(.*?)</code>', text
+    )
+    lines = [(keys, re.sub("<[^>]*>", "", html.unescape(line))) for _, keys, line in found]
+    assert ("0-op1", "launch   square[1, 8](u, 8)  # twice.py:12") in lines
+    assert ("0-op1", "adjoint  1 square, reads u from s1") in lines and ("0-op1", "run      1 square") in lines
+    assert ("0-buffer0", "store    u -&gt; s0") in lines or ("0-buffer0", "store    u -> s0") in lines
+    assert '<b>saved</b> for the adjoint of operation <a href="#line-0-op1">1</a>' in text and 'id="line-0-op1"' in text
 
 
 def test_show_refuses_a_script_without_a_tape(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import numpy as np
 
 from ... import pipeline
 from ...api import GridKernel, Planned, pattern_of
+from ...api.adjoint_text import AdjointText, adjoint_text
 from ...api.contract import shadow_parameters
-from ...api.explain import AdjointText, adjoint_text
 from ...errors import GpuadError, LocatedError
 from ...ir.nodes import Accumulate, How, Take
 from ...ir.rewrite import walk_stmts

@@ -1,0 +1,1 @@
+"""Pages of HTML that stand alone, for browsers and notebooks. Nothing is fetched."""

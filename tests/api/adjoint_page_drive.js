@@ -1,0 +1,27 @@
+// Appended to a page that a browser shows: points at a line, walks by keys, follows a link, and leaves what came of it in the document.
+"use strict";
+const errors = [];
+addEventListener("error", event => errors.push(event.message));
+const text = line => line.querySelector("code").textContent.trim(), marked = () => [...document.querySelectorAll(".l.on")];
+const line = [...document.querySelectorAll("#left .l[data-keys]")].find(l => l.textContent.includes("sinf"));
+const press = key => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true}));
+line.dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
+const seen = {hovered: marked().map(text), status: document.getElementById("status").textContent};
+line.click();
+press("ArrowDown");
+seen.down = text(document.activeElement);
+press("ArrowRight");
+seen.across = text(document.activeElement);
+seen.side = document.activeElement.closest("section").id;
+const place = document.activeElement.getBoundingClientRect(), frame = document.activeElement.closest(".text").getBoundingClientRect();
+seen.visible = place.top >= frame.top && place.bottom <= frame.bottom;
+press("ArrowLeft");
+seen.back = document.activeElement.closest("section").id;
+press("Escape");
+seen.none = marked().length;
+[...document.querySelectorAll(".note a")].find(a => a.textContent === "line 23").click();
+seen.followed = text(document.activeElement);
+const out = document.createElement("pre");
+out.id = "driven";
+out.textContent = JSON.stringify({...seen, errors, wide: document.documentElement.scrollWidth <= innerWidth});
+document.body.append(out);
