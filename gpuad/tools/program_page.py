@@ -45,8 +45,8 @@ def _script(listing: Listing, number: int) -> Iterator[Line]:
         return
     items = (None, None, *script.forward, None, *script.reversal)
     readers = _readers(script)
-    for item, (_, text) in zip(items, script.lines(), strict=True):
-        yield Line("", text.strip(), _keys(item, number), tuple(_notes(item, readers, number)))
+    for k, (item, (_, text)) in enumerate(zip(items, script.lines(), strict=True)):
+        yield Line(str(k) if item is not None else "", text.strip(), _keys(item, number), tuple(_notes(item, readers, number)))
 
 
 def _keys(item: Item | None, number: int) -> tuple[str, ...]:
