@@ -9,7 +9,7 @@ import pkgutil
 
 import gpuad
 
-FRAMEWORKS = {f"gpuad.{name}" for name in ("torch", "jax") if importlib.util.find_spec(name) is None}
+FRAMEWORKS = {f"gpuad.{name}" for name in ("torch", "jax", "cupy", "cupyx") if importlib.util.find_spec(name) is None}
 
 for found in pkgutil.walk_packages(gpuad.__path__, "gpuad."):
     if not found.name.endswith("__main__") and found.name not in FRAMEWORKS:
