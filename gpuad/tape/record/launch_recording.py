@@ -35,10 +35,12 @@ class LaunchRecording(OperationRecording):
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
         given, step = self.inner(args), self.cursor.expected
-        grid, block = (tuple(x) if type(x) is list else x for x in (grid, block)) if list in (type(grid), type(block)) else (grid, block)
+        if type(grid) is list or type(block) is list:  # which may be changed later
+            grid, block = (tuple(x) if type(x) is list else x for x in (grid, block))
         args = given
         if step is not None:
-            args = self.staged(kernel, given)
+            if self.made.arrays or self.made.staging.buffers:
+                args = self.staged(kernel, given)
             if step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream):
                 self.guard.again(step, given)
                 if self._repeat(step):
