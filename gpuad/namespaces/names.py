@@ -72,11 +72,11 @@ def resolved(space: Any, name: str) -> Any:
 def _become(space: Any, name: str, value: Any) -> Any:
     library, room, top, whole = (vars(space)[key] for key in ("_library", "_room", "_top", "_whole"))
     on_device = top.__name__.startswith("cupy")
+    if name == "jit" and on_device:
+        return kernels.jit()
     if isinstance(value, ModuleType):
         wrapped = name in _ROOMS and not (name in _SAME and not on_device) and name != "lib"
         return Namespace(f"{space.__name__}.{name}", value, f"{room}{name}.", top, whole) if wrapped else value
-    if name == "jit" and on_device:
-        return kernels.jit()
     if name == "get_array_module":
         return _array_module(whole, value)
     if not room and name in (special := makers(library) if _has_makers(library) else {}):

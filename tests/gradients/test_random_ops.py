@@ -161,6 +161,31 @@ def kernels(s: Arrays, r: np.random.Generator, _: Tape | None) -> None:
 
 
 @step
+def numpys_own(s: Arrays, r: np.random.Generator, _: Tape | None) -> None:
+    """Functions by NumPy's names, of the arrays and of views of them."""
+    x, y = some(r, 2)
+    a, b = s[x], s[y][:, ::-1] if r.integers(2) else s[y].T
+    match r.integers(8):
+        case 0:
+            found = np.diff(np.pad(a, ((1, 0), (2, 2)), mode=["edge", "wrap", "reflect"][r.integers(3)]), axis=0)[:, 1:5]
+        case 1:
+            found = np.tile(a[:2, :2], (2, 2)) - np.repeat(np.repeat(b[1:3, 1:3], 2, 0), 2, axis=1)
+        case 2:
+            found = np.linalg.solve(a * 0.1 + 3.0 * np.eye(4), b)
+        case 3:
+            found = np.linalg.inv(b * 0.1 + 3.0 * np.eye(4)) * np.trace(a)
+        case 4:
+            found = np.vstack([np.hstack([a[:2, :3], b[:2, :1]]), np.tril(b)[2:]])
+        case 5:
+            found = np.take_along_axis(a, r.permuted(np.tile(np.arange(4), (4, 1)), axis=1), axis=1) + np.outer(b[0], np.fft.fftshift(a[1]))
+        case 6:
+            found = np.cumprod(1.0 + 0.1 * b, axis=1) - np.kron(a[:2, :2], b[2:, 2:])
+        case _:
+            found = np.stack([np.convolve(a[k], b[k, :2], "same") for k in range(4)]) + np.median(b, axis=0)
+    s[y][...] = 0.3 * found + 0.2 * s[y]
+
+
+@step
 def host(s: Arrays, r: np.random.Generator, tape: Tape | None) -> None:
     (x,) = some(r, 1)
     i = int(r.integers(4))

@@ -140,3 +140,25 @@ def test_modules_and_arrays(cp: Any, cupy: Any) -> None:
     tape.reverse({z: 1.0})
     np.testing.assert_allclose(x.shadow.get(), 9 * np.arange(4.0) ** 2 + 1)
     assert cp.float64 == np.float64 and cp.cuda is cupy.cuda and type(cp.zeros(3)) is cupy.ndarray
+
+
+def test_cupyx(cp: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its functions go by the names of NumPy's rooms, whatever options of CuPy's they have."""
+    cupyx: Any = types.ModuleType("cupyx")
+    cupyx.scipy, cupyx.jit = types.ModuleType("cupyx.scipy"), types.ModuleType("cupyx.jit")
+    cupyx.scipy.linalg = types.ModuleType("cupyx.scipy.linalg")
+    cupyx.scipy.linalg.det = lambda a, overwrite_a=False, check_finite=True: cupy.asarray(np.linalg.det(a.get()))
+    cupyx.scipy.linalg.toeplitz = lambda c: c
+    cupyx.scipy.special = types.ModuleType("cupyx.scipy.special")
+    cupyx.scipy.special.sinc = lambda x, out=None: x
+    monkeypatch.setitem(sys.modules, "cupyx", cupyx)
+    mine = importlib.import_module("gpuad.cupyx")
+    assert mine.jit is gpuad.jit and mine.scipy.__name__ == "gpuad.cupyx.scipy"
+    assert float(mine.scipy.linalg.det(cupy.asarray(np.eye(2) * 2))) == 4.0
+    x, tape = Duplicated(cupy.asarray(np.arange(4.0))), Tape()
+    with tape:
+        y = mine.scipy.special.sinc(x)
+        with pytest.raises(GpuadError, match=r"scipy\.linalg\.toeplitz of a pair is not recorded"):
+            mine.scipy.linalg.toeplitz(x)
+    tape.reverse({y: 1.0})
+    np.testing.assert_allclose(x.shadow.get()[1:], [-1, 1 / 2, -1 / 3], rtol=1e-12)
