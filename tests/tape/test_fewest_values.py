@@ -79,9 +79,13 @@ PROGRAMS = {
     "a sum over members": Program(
         "y[i] = sin(p[i].a + p[i].b + p[i].c);", {"y": 1, "p": 3}, ("p",), (8, 4), before="struct P { real a, b, c; };"
     ),
+    "a smaller value within a loop": Program(
+        "real m = x[i]; int c = 0; for (int k = 0; k < 3; k++) c += (short)(m * 20 * w[k * n + i]); y[i] += c * z[i];",
+        {"y": 1, "w": 3, "x": 1, "z": 1}, ("x",), (4, 4),
+    ),
     "a branch": Program("if (i % 2) y[i] = exp(x[i] + x[n + i]); else y[i] = x[i];", {"y": 1, "x": 2}, ("x",), (8, 4)),
     "whole numbers are not divided where they are not": Program(
-        "int k = (int)(x[n + i] * 3); if (k != 0) y[i] = x[i] * (6 / k);", {"y": 1, "x": 2}, ("x",), (4, 4)
+        "int k = (int)(x[n + i] * 3); if (k != 0) y[i] = x[i] * (short)(6 / k);", {"y": 1, "x": 2}, ("x",), (4, 4)
     ),
 }  # fmt: skip
 
