@@ -38,7 +38,7 @@ from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
 from ..progress import PROGRESS
-from . import cache_command, doctor, init_ci, profile_command, program_listing, program_page, stages
+from . import cache_command, doctor, init_ci, profile_command, program_listing, program_page, selftest, stages
 from .cases import Case, is_described, read
 from .demo import gray_scott, long, strips, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -222,6 +222,15 @@ def doctor_() -> None:
     usable, sentence = doctor.verdict(findings)
     print(sentence)
     raise typer.Exit(0 if usable else 1)
+
+
+@app.command(name="selftest")
+def selftest_() -> None:
+    """Compiles, runs and differentiates kernels on the device or CPU at hand, and compares with closed forms, in half a minute at most.
+    Prints what to paste into an issue. Exits with 1 where something is wrong."""
+    results = selftest.run()
+    print(selftest.text(results))
+    raise typer.Exit(1 if any(r.status == "wrong" for r in results) else 0)
 
 
 @app.command(name="profile", context_settings={"allow_interspersed_args": False})
