@@ -142,7 +142,7 @@ def _full(library: Any) -> Callable[..., Any]:
 
     def make(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
         active = holds_pair(fill_value)
-        value = fill_value if isinstance(fill_value, PAIRS) else bare(fill_value)
+        value = fill_value if isinstance(fill_value, PAIRS) else _stacked(library, fill_value) if active else bare(fill_value)
         kind = np.dtype(dtype) if dtype is not None else np.result_type(_kind(value))
         if current.get() is None and active:
             operation("copy")(value)  # says that it is not recorded

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import Duplicated
+from ..arguments.annotations import BatchDuplicated, Duplicated
 from ..arguments.arrays import is_array
 from ..arguments.layouts import repeats
 from ..errors import ArgumentTypeError, UnsupportedError
@@ -57,6 +57,8 @@ class Rearrangement:
         parts = self._arguments(function, args, keywords)
         pairs: list[Any] = []
         check_recorded(self.name, tuple(_leaves(parts)))
+        if any(isinstance(x, BatchDuplicated) for x in _leaves(parts)):
+            raise UnsupportedError(f"gpuad.ops.{self.name} takes arrays with one shadow, not BatchDuplicated")
         numbered = {k: _mapped(x, lambda p: self._numbers(library, p, pairs)) if self._is_data(k) else bare(x) for k, x in parts.items()}
         empty = {k: _mapped(x, lambda p: _zeros(library, p)) if self._is_data(k) else bare(x) for k, x in parts.items()}
         where, base = self._called(function, numbered, args), self._called(function, empty, args)

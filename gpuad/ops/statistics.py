@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.annotations import Duplicated
+from ..arguments.annotations import Active, BatchDuplicated, Duplicated
 from ..arguments.arrays import namespace
 from ..errors import ArgumentTypeError, ArgumentValueError, ShadowError, UnsupportedError
 from ..public_calls import brief
@@ -74,6 +74,11 @@ def nanmean(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return apply("divide", without_nan("nansum", sum, 0.0)(a, axis, keepdims), count)
 
 
+def _refuse_active(name: str, q: Any) -> None:
+    if isinstance(q, Duplicated | Active) or (isinstance(q, list | tuple) and any(isinstance(x, Duplicated | Active) for x in q)):
+        raise UnsupportedError(f"{name}: q carries no gradient here, which would be dropped; pass `.primal`")
+
+
 def quantile(
     a: Any,
     q: Any,
@@ -84,6 +89,7 @@ def quantile(
     keepdims: bool = False,
 ) -> Any:
     """Quantiles by linear interpolation between the two nearest elements, as `numpy.quantile`; `q` has no gradient."""
+    _refuse_active("quantile", q)
     if method != "linear":
         raise UnsupportedError(f"quantile: method {brief(method)} is not recorded; there is 'linear'")
     a = as_operand("quantile", a)
@@ -117,9 +123,9 @@ def percentile(
     keepdims: bool = False,
 ) -> Any:
     """Percentiles, as `quantile` of q / 100."""
-    return quantile(
-        a, q / 100 if isinstance(q, int | float) else np.asarray(bare(q), float) / 100, axis, out, overwrite_input, method, keepdims
-    )
+    _refuse_active("percentile", q)
+    share = q / 100 if isinstance(q, int | float) else np.asarray(bare(q), float) / 100
+    return quantile(a, share, axis, out, overwrite_input, method, keepdims)
 
 
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
@@ -144,7 +150,7 @@ def cov(m: Any, rowvar: bool = True, bias: bool = False, ddof: int | None = None
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     """How often each number comes, or the sum of its weights, as `numpy.bincount`."""
     places, library = bare(x), library_behind([x, weights])
-    if not isinstance(weights, Duplicated):
+    if not isinstance(weights, Duplicated | BatchDuplicated):
         return library.bincount(places, bare(weights), minlength)
     places = library.asarray(places)
     if places.ndim != 1 or primal_of(weights).shape != places.shape or (places.size and int(places.min()) < 0):

@@ -151,7 +151,8 @@ def test_makers_inside_of_a_tape_are_pairs() -> None:
             (np.zeros((2, 3)), (2, 3)), (np.empty(4), (4,)), (np.ones_like(x), (3, 4)), (np.full(3, 2.0), (3,)),
             (np.zeros(3, complex), (3,)),
             (np.zeros_like(plain), (3, 4)), (np.empty((2, 3), order="F"), (2, 3)), (np.array(plain), (3, 4)),
-            (np.full((4, 2), x[0, :2]), (4, 2)), (np.full_like(x, x[1]), (3, 4)), (np.array([[x[0, 0], 1.0], [2.0, x[1, 1]]]), (2, 2)),
+            (np.full((4, 2), x[0, :2]), (4, 2)), (np.full((3, 2), [x[0, 0], 1.0]), (3, 2)),
+            (np.full_like(x, x[1]), (3, 4)), (np.array([[x[0, 0], 1.0], [2.0, x[1, 1]]]), (2, 2)),
             (np.array(x, ndmin=3), (1, 3, 4)), (np.asarray([x[0], x[1]]), (2, 4)), (np.float64(x[0, 0]), ()), (np.float32(x), (3, 4)),
         ):  # fmt: skip
             assert isinstance(made, Duplicated) and made.shape == shape and isinstance(made, np.ndarray)
@@ -177,3 +178,12 @@ def test_types_of_numbers_are_numpys() -> None:
     assert isinstance(numpy.float64(1), np.float64) and issubclass(numpy.float32, np.float32) and np.issubdtype(numpy.float64, np.float64)
     assert np.finfo(np.float32).eps == numpy.finfo("f4").eps and np.float64(2) == 2 and type(np.float64(2)) is numpy.float64
     assert np.float64 == numpy.float64 and np.float64 != np.float32 and not isinstance(1.0, np.complex128)
+
+
+def test_a_fill_of_pairs_keeps_their_gradients() -> None:
+    x, tape = pair(3, 4), Tape()
+    with tape:
+        y = np.full((5, 2), [x[0, 0], 1.0]) * np.full((5, 2), x[1, :2])
+    tape.reverse({y: 1.0})
+    numpy.testing.assert_allclose(x.shadow[0, 0], 5 * x.primal[1, 0])
+    numpy.testing.assert_allclose(x.shadow[1, :2], [5 * x.primal[0, 0], 5])

@@ -11,7 +11,7 @@ import pytest
 from test_ops_numpy import check, numbers
 
 import gpuad
-from gpuad import Duplicated, ShadowError, Tape
+from gpuad import BatchDuplicated, Duplicated, GpuadError, ShadowError, Tape
 from gpuad.arguments.recorder import current
 from gpuad.context_variables import scoped
 from gpuad.interop import Pushing
@@ -218,6 +218,7 @@ def test_a_histogram_of_an_active_array_is_refused() -> None:
     "call",
     [
         lambda x: np.pad(x, 1, mode="mean"), lambda x: np.linalg.svd(x), lambda x: np.quantile(x, 0.5, method="lower"),
+        lambda x: np.quantile(X, x[0, 0] * 0.5), lambda x: np.percentile(x, [x[0, 1], 3.0]),
         lambda x: np.unwrap(x), lambda x: np.exp(x, where=MASK), lambda x: np.linalg.eig(x[:, :3]),
     ],
 )  # fmt: skip
@@ -238,3 +239,22 @@ def test_forward_and_twice() -> None:
         return np.diff(np.pad(x * x, 1), axis=0) + np.logaddexp(np.hstack([x[:, :3], x[:, 1:]]), 0.5)[:1]
 
     np.testing.assert_allclose(out.shadow, (plain(x + h * direction) - plain(x - h * direction)) / (2 * h), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.delete(x, 0), lambda x: np.insert(X[0], 1, x[0]), lambda x: np.bincount([0, 1, 1, 0], x[0]), lambda x: np.tile(x, 2),
+        lambda x: np.pad(x, 1), lambda x: np.linalg.inv(x[:, :3]), lambda x: np.cumprod(x), lambda x: np.take_along_axis(x, ORDER, 1),
+    ],
+)  # fmt: skip
+def test_several_shadows_are_kept_or_refused(call: Any) -> None:
+    """None of them is dropped in silence."""
+    x = BatchDuplicated(X.copy(), (np.zeros_like(X), np.zeros_like(X)))
+    with Tape():
+        try:
+            found = call(x)
+        except (GpuadError, TypeError) as error:
+            assert isinstance(error, GpuadError) or "__array_function__" in str(error)
+        else:
+            assert isinstance(found, BatchDuplicated)
