@@ -36,7 +36,7 @@ class Row:
     reason: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """Printable; `.rows` for programs, `.assumptions` that could not be proved. `parts`: those of a kernel with `grid.sync()`, whose rows
     and assumptions are among its own."""
@@ -45,6 +45,9 @@ class Explanation:
     rows: tuple[Row, ...]
     assumptions: tuple[str, ...]
     parts: tuple[Explanation, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<explanation of the adjoint of {self.kernel}; print it for its {len(self.rows)} rows>"
 
     def __str__(self) -> str:
         if self.parts:

@@ -28,8 +28,15 @@ Steps = Sequence[tuple[int, int]]
 
 def write(measured: Measured, path: str | os.PathLike[str]) -> None:
     """Writes the page."""
-    text = json.dumps(figures(measured), separators=(",", ":")).replace("</", "<\\/")
-    Path(path).write_text(_TEMPLATE.read_text(encoding="utf-8").replace(_MARK, text), encoding="utf-8")
+    Path(path).write_text(html(measured), encoding="utf-8")
+
+
+def html(measured: Measured) -> str:
+    """The page."""
+    text = json.dumps(figures(measured), separators=(",", ":")).replace(
+        "<", "\\u003c"
+    )  # no name of an array ends the script, or hides its end
+    return _TEMPLATE.read_text(encoding="utf-8").replace(_MARK, text)
 
 
 def figures(measured: Measured) -> dict[str, Any]:
@@ -122,4 +129,4 @@ def _thinned(steps: Sequence[tuple[Any, int]]) -> list[tuple[Any, int]]:
     return [*found, steps[-1]]
 
 
-__all__ = ["figures", "write"]
+__all__ = ["figures", "html", "write"]

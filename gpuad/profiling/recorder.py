@@ -138,6 +138,9 @@ class Profiling:
             raise UnknownNameError(f"{name}: a profile is there when its block has ended")
         return getattr(self._profile, name)
 
+    def __repr__(self) -> str:
+        return repr(self._profile) if self._profile is not None else "<profile that is going on>"
+
     def __str__(self) -> str:
         return str(self._profile) if self._profile is not None else "a profile that is going on"
 

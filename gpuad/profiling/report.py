@@ -10,6 +10,8 @@ import os
 from functools import cached_property
 from typing import TypeAlias
 
+from ..budget import shown
+from ..pages.side_by_side import framed
 from . import advice, page, picture, snapshot, table, trace
 from .records import Measured
 
@@ -24,6 +26,13 @@ class Profile(Measured):
     def advice(self) -> tuple[str, ...]:
         """What would help most, in bytes, the most first."""
         return advice.advice(self)
+
+    def __repr__(self) -> str:
+        rounds = f"{len(self.rounds)} recording{'' if len(self.rounds) == 1 else 's'}"
+        return f"<profile of {rounds}: the tapes added {shown(self.peak)} at most; print it, or write its .page()>"
+
+    def _repr_html_(self) -> str:
+        return framed(page.html(self), 760)
 
     def __str__(self) -> str:
         return table.text(self, self.advice)

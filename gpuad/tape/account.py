@@ -6,9 +6,10 @@ overwrites it; bytes and number of pieces are summed. `Stats` has the totals of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
+from ..pages.table import paragraph, table
 from .memory.versions import Allocation, Piece
 from .record.operations import Operation
 from .record.recorded_launch import Launched
@@ -31,6 +32,16 @@ class Stats:
     shadow_bytes: int
     allocations: int
 
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<12} {number:>16,}{unit}" for name, number, unit in self._rows())
+
+    def _repr_html_(self) -> str:
+        return table(("", "", ""), tuple(self._rows()), "what the tape took")
+
+    def _rows(self) -> Iterator[tuple[str, int, str]]:
+        for name, number in asdict(self).items():
+            yield name.removesuffix("_bytes"), number, " B" if name.endswith("_bytes") else ""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -44,7 +55,7 @@ class Row:
     overwritten_by: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Account:
     """Printable; one row for each (memory, needer, overwriter). `budget`: what keeping within one comes to, if there is one; `lossy`:
     what is stored less exactly, with the error, a line for each array; `anew`: why the round was recorded anew, nothing where it was known
@@ -61,11 +72,23 @@ class Account:
         """Bytes of all rows."""
         return sum(r.bytes for r in self.rows)
 
+    def __repr__(self) -> str:
+        return f"<account of a {self._head}; print it for its {len(self.rows)} rows>"
+
+    @property
+    def _head(self) -> str:
+        return f"tape: {self.operations} operations; saved {self.saved_bytes} B in {sum(r.pieces for r in self.rows)} pieces"
+
+    def _repr_html_(self) -> str:
+        remarks = [f"recorded anew: {self.anew}"] if self.anew else []
+        rows = [(r.name, r.bytes, r.pieces, r.needed_by, r.overwritten_by) for r in self.rows]
+        texts = [self._head, *remarks, *([self.budget] if self.budget else []), *self.lossy]
+        return "".join(map(paragraph, texts)) + table(("array", "bytes", "pieces", "needed by", "overwritten by"), rows)
+
     def __str__(self) -> str:
-        head = f"tape: {self.operations} operations; saved {self.saved_bytes} B in {sum(r.pieces for r in self.rows)} pieces"
         lines = [f"  {r.name:<12} {r.bytes:>12} B  needed by {r.needed_by}, overwritten by {r.overwritten_by}" for r in self.rows]
         anew = [f"  recorded anew: {self.anew}"] if self.anew else []
-        return "\n".join([head, *anew, *([f"  {self.budget}"] if self.budget else []), *(f"  {line}" for line in self.lossy), *lines])
+        return "\n".join([self._head, *anew, *([f"  {self.budget}"] if self.budget else []), *(f"  {line}" for line in self.lossy), *lines])
 
 
 def account(

@@ -28,6 +28,7 @@ import numpy as np
 from ..arguments.arrays import address
 from ..arguments.recorder import current
 from ..errors import ArgumentError, TapeError
+from ..pages.table import paragraph
 from ..pipeline import executor_of
 from ..public_calls import flag, of_these, public, whole
 from ..runtime.actions import perform
@@ -581,6 +582,12 @@ class Tape(LaunchRecording):
         if self.within is None or not self.operations or not self.state.is_described:
             return found
         return replace(found, budget=self.within.described(self._seconds, called))
+
+    def __repr__(self) -> str:
+        return f"<tape: {len(self.operations)} operations, {self.state}>"
+
+    def _repr_html_(self) -> str:
+        return paragraph(repr(self).strip("<>")) + (self.explain()._repr_html_() if self.state.is_described else "")
 
 
 def _check_used(plan: Plan, allow_unused: bool) -> None:
