@@ -12,7 +12,7 @@ What happens, in this order:
    `operation_recording`); it becomes an operation with its effects (`recorded_launch`, `recorded_rule`). Before it runs, what it is about
    to overwrite, and an adjoint needs, is saved: copied, or as a few values that the adjoint makes of it (`recording`, `checkpoints`).
 3. **Memory** (`memory/`): bytes as regions of allocations, their saved versions, and the tape's own memory, used again by every recording.
-   Buffers stand for arrays that the caller makes anew in each round (`staging`).
+   Buffers stand for arrays that the caller makes anew in each round (`staging`, `buffers`).
 4. **Replay** (`replay/`): a program that comes again is recognised step by step (`cursor`, `trace_steps`), and only its actions run
    (`trace_replay`); where a step is another one (`differences`), the program is recorded anew beside the round before (`previous_round`).
    Consecutive actions are merged (`launch_joining`, `batching`). `graph` runs program and reverse as a whole.

@@ -12,10 +12,9 @@ array is reached through its allocation alone; one that the program itself works
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -23,135 +22,11 @@ from ...arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ...arguments.arrays import address, is_array, leaf_memory, resolve
 from ...arguments.deferred_clearing import deferred_at
 from ...arguments.layouts import layout, signature
-from ...errors import GpuadError, ShadowError
+from ...errors import ShadowError
 from ...ir.dtypes import shadow_dtype
-from ...program.ir.region import Region, of_array
+from ...program.ir.region import Region
 from ...runtime.actions import Action, copying
-from ...runtime.array_locks import unlocked, writeable
-from ...runtime.array_types import NdArray
-
-Outline: TypeAlias = "Met | tuple[Outline, ...] | None"
-_CONTAINERS = (tuple, list)
-
-
-@dataclass(frozen=True, slots=True)
-class Met:
-    """An array as a program met it: its layout, and the address of its allocation (`home`)."""
-
-    layout: tuple[Any, ...]
-    home: int
-
-
-def outline(x: Any) -> Outline:
-    """The arrays of an argument as a program meets them, in the argument's structure; None for what has none."""
-    if isinstance(x, Duplicated):
-        return outline(x.primal), outline(x.own_shadow) if x.has_shadow else None
-    if isinstance(x, BatchDuplicated):
-        return outline(x.primal), *map(outline, x.shadows)
-    if isinstance(x, Active):
-        return outline(x.shadow)
-    if isinstance(x, Const):
-        return outline(x.primal)
-    if type(x) in _CONTAINERS:
-        return tuple(map(outline, x))
-    if type(x) is dict:
-        return tuple(map(outline, x.values()))
-    return Met(layout(x), address(resolve(x).root)) if _can_be_staged(x) else None
-
-
-def homes(outlines: Iterable[Outline]) -> Iterator[int]:
-    """The addresses of the allocations in some outlines."""
-    for each in outlines:
-        if isinstance(each, Met):
-            yield each.home
-        elif each is not None:
-            yield from homes(each)
-
-
-class Buffer:
-    """`root` (flat, bytes), which stands for an allocation of the caller's. `outside`: all bytes of that of this round, None before it has
-    come."""
-
-    __slots__ = ("_open", "_views", "outside", "root")
-
-    def __init__(self, root: NdArray) -> None:
-        self.root: Any = root
-        self._open: Any = self.root[:]  # by which it is written while what was made of it is locked
-        self.outside: Any = None
-        self._views: dict[Any, Any] = {}
-
-    def inside(self, array: Any, offset: int) -> Any:
-        """The elements in the buffer that stand for those of an array which begins at byte `offset` of its allocation: the same view for
-        the same elements."""
-        key = offset, *layout(array)
-        view = self._views.get(key)
-        if view is None:
-            view = self._views[key] = _placed(self._open[:], offset, array.shape, array.dtype, array.strides)
-            if not writeable(array):
-                view.flags.writeable = False
-        return view
-
-    @classmethod
-    def of(cls, array: Any) -> Buffer:
-        """The memory of an array, all of which it is, as a buffer."""
-        root, offset = _bytes_of(array)
-        buffer = cls(root)
-        buffer._views[(offset, *layout(array))] = array
-        return buffer
-
-    def shadow(self, array: Any, offset: int, whole: Any) -> Any:
-        """The elements in a buffer for the shadow of `whole` that are the shadow of an array in the same allocation."""
-        times = shadow_dtype(whole.dtype).itemsize // whole.dtype.itemsize  # of halves it is wider
-        key = "shadow", offset, *layout(array)
-        if key not in self._views:
-            steps = tuple(step * times for step in array.strides)
-            self._views[key] = _placed(self._open[:], offset * times, array.shape, shadow_dtype(array.dtype), steps)
-        return self._views[key]
-
-    def part(self, region: Region, array: Any) -> Part:
-        """The bytes of a region, as elements of an array of the buffer that covers it, or else from its first to its last."""
-        if array is not None:
-            memory = leaf_memory(array)
-            offset = memory.offset * int(memory.root.dtype.itemsize)
-            if region <= of_array(array, offset):
-                return Part(self, _placed(self._open, offset, array.shape, array.dtype, array.strides), offset)
-        return Part(self, self._open[region.low : region.high], region.low)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Part:
-    """Elements of a buffer, which lie at its byte `offset`."""
-
-    buffer: Buffer
-    elements: Any
-    offset: int
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        return id(self.buffer), self.offset, *layout(self.elements)
-
-    @property
-    def outside(self) -> Any:
-        """The elements of the caller's array that they stand for; None where it has not come."""
-        root, own = self.buffer.outside, self.elements
-        return None if root is None else _placed(root, self.offset, own.shape, own.dtype, own.strides)
-
-    def load(self) -> None:
-        """Copies them in."""
-        outside = self.outside
-        if outside is not None:
-            self.elements[...] = outside
-
-    def store(self) -> None:
-        """Copies them out."""
-        outside = self.outside
-        if outside is not None:
-            outside[...] = self.elements
-
-    def captured(self, load: bool) -> list[Action]:
-        """The same with the array of this round, whichever comes later."""
-        outside = self.outside
-        return [] if outside is None else [copying(self.elements, outside) if load else copying(outside, self.elements)]
+from .buffers import CONTAINERS, Buffer, Met, Outline, Part, Spans, bytes_of, can_be_staged, homes, outline
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -189,26 +64,6 @@ class _StagedShadow:
     def _found(self, made: bool) -> Any:
         pair = self.pair()
         return self.array if pair is None else pair.own_shadow if made or pair.has_shadow else None
-
-
-class Spans:
-    """Ranges of addresses, none of which overlap."""
-
-    def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self._ranges = sorted(ranges)
-
-    def meets(self, begin: int, end: int) -> bool:
-        """Whether any of them has an address from `begin` to `end`."""
-        at = bisect_left(self._ranges, (end, end))
-        return at > 0 and self._ranges[at - 1][1] > begin
-
-    def add(self, begin: int, end: int) -> None:
-        insort(self._ranges, (begin, end))
-
-    def remove(self, begin: int) -> None:
-        """Takes out the range that begins there."""
-        at = bisect_left(self._ranges, (begin, 0))
-        del self._ranges[at : at + 1]
 
 
 class Staging:
@@ -283,7 +138,7 @@ class Staging:
 
     def stand_for(self, buffer: Buffer, array: Any) -> None:
         """Others have been given an array in whose place a buffer stands."""
-        root = _bytes_of(array)[0]
+        root = bytes_of(array)[0]
         self.bind(buffer, address(root), root)
 
     def refuse_overlap(self, where: int, size: int) -> None:
@@ -317,7 +172,7 @@ class Staging:
         if isinstance(x, Const):
             primal = self._argument(x.primal, like)
             return x if primal is x.primal else type(x)(primal)
-        if type(x) in _CONTAINERS or type(x) is dict:
+        if type(x) in CONTAINERS or type(x) is dict:
             return self._container(x, like)
         return self._array(x, like)
 
@@ -330,9 +185,9 @@ class Staging:
         return dict(zip(x, found, strict=True)) if type(x) is dict else type(x)(found)
 
     def _array(self, x: Any, like: Outline) -> Any:
-        if not _can_be_staged(x):
+        if not can_be_staged(x):
             return x
-        root, offset = _bytes_of(x)
+        root, offset = bytes_of(x)
         where = address(root)
         buffer = self._bound.get(where)
         if buffer is None:
@@ -357,7 +212,7 @@ class Staging:
         buffer = buffer or self._made(int(root.nbytes))
         self.bind(buffer, where, root)
         if self._known is not None:
-            buffer._open[...] = root  # what is found out about a call that is recorded may hang on it
+            buffer.open[...] = root  # what is found out about a call that is recorded may hang on it
         return buffer
 
     def _is_direct(self, begin: int, end: int) -> bool:
@@ -400,7 +255,7 @@ class Staging:
             return shadow
         elif isinstance(like, Met) or (staged and self._known is not None):
             buffer = self._standing_unmade(whole, like)
-        return None if buffer is None else buffer.shadow(x.primal, _bytes_of(x.primal)[1], whole.primal)
+        return None if buffer is None else buffer.shadow(x.primal, bytes_of(x.primal)[1], whole.primal)
 
     def _standing_unmade(self, whole: Duplicated, like: Outline) -> Buffer | None:
         primal = whole.primal
@@ -414,7 +269,7 @@ class Staging:
             buffer = self._made(nbytes)
         pair = weakref.ref(whole)
         self._unmade[id(whole)] = pair, buffer
-        self.shadows[id(buffer)] = _StagedShadow(buffer.shadow(primal, _bytes_of(primal)[1], primal), pair=pair)
+        self.shadows[id(buffer)] = _StagedShadow(buffer.shadow(primal, bytes_of(primal)[1], primal), pair=pair)
         return buffer
 
     def _noted_shadow(self, array: Any, like: Outline) -> Any:
@@ -478,40 +333,4 @@ class Staging:
             part.store()
 
 
-def _can_be_staged(x: Any) -> bool:
-    """Whether it is an array of numbers, of NumPy or CuPy, in memory that a program can work on."""
-    if not (type(x) is np.ndarray or (is_array(x) and not isinstance(x, np.ndarray))) or not x.size or x.dtype.hasobject:
-        return False
-    try:
-        resolve(x)
-    except GpuadError:
-        return False
-    return True
-
-
-def _bytes_of(array: Any) -> tuple[Any, int]:
-    """All bytes of the allocation behind an array, flat, and at which of them the array begins."""
-    if type(array) is np.ndarray and array.base is None and array.flags.c_contiguous:
-        return unlocked(array).reshape(-1).view(np.uint8), 0
-    memory = resolve(array)
-    return resolve(memory.root.view(np.uint8)).root, memory.offset * int(array.dtype.itemsize)
-
-
-def _placed(root: Any, offset: int, shape: Any, dtype: Any, strides: Any) -> Any:
-    """An array in flat bytes."""
-    if isinstance(root, np.ndarray):
-        return np.ndarray(shape, dtype, root, offset, strides)
-    return type(root)(shape, dtype, root.data + offset, strides)
-
-
-def loading(parts: Iterable[Part]) -> tuple[Action, ...]:
-    """What copies parts in."""
-    return tuple(part.load for part in parts)
-
-
-def storing(parts: Iterable[Part]) -> tuple[Action, ...]:
-    """What copies parts out."""
-    return tuple(part.store for part in parts)
-
-
-__all__ = ["Buffer", "Met", "Outline", "Part", "Staging", "homes", "loading", "outline", "storing"]
+__all__ = ["Staging"]

@@ -18,7 +18,7 @@ from ...arguments.annotations import Duplicated
 from ...arguments.arrays import address
 from ...runtime.array_types import NdArray
 from ...runtime.base import Executor
-from .staging import Buffer
+from .buffers import Buffer
 
 Take = Callable[[Any], Any]
 

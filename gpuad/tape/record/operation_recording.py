@@ -25,9 +25,9 @@ from ...runtime.actions import ByPython, perform
 from ...runtime.allocation import asked
 from ...runtime.array_types import NdArray
 from ..budget.rerun import Rerun, of_uses, rule_again
+from ..memory.buffers import storing
 from ..memory.lossy_arrays import Store
 from ..memory.memory_log import Kind, MemoryLog
-from ..memory.staging import storing
 from ..memory.temporaries import Made, Temporary, inner
 from ..replay.trace_cache import KnownCall, line_of, place_of, user_frame
 from ..replay.trace_replay import Repeating

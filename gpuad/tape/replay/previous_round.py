@@ -13,7 +13,7 @@ from typing import Any
 
 from ...arguments.arrays import address, resolve
 from ...runtime.base import owner_of
-from ..memory.staging import Outline
+from ..memory.buffers import Outline
 from .trace_steps import MadeStep, Step, arrays_of
 
 _FAR = 64  # steps that are looked through for a call that has moved

@@ -22,8 +22,8 @@ from ...program.ir.region import Region, of_array
 from ...runtime.actions import Action, perform
 from ..budget.budgeted import Budget
 from ..memory.arena import Arena
+from ..memory.buffers import Part, loading, storing
 from ..memory.made_arrays import MadeArrays
-from ..memory.staging import Part, loading, storing
 from ..memory.streams import Streams
 from ..memory.versions import send_far
 from ..record.operations import Use

@@ -18,7 +18,7 @@ from ...arguments.arrays import is_array
 from ...arguments.layouts import layout, signature
 from ...runtime.actions import Action
 from ...runtime.array_types import Extents
-from ..memory.staging import Outline, Part, outline
+from ..memory.buffers import Outline, Part, outline
 from ..memory.temporaries import Made
 
 _NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(None), type(...), np.dtype, type)
