@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ...arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ...arguments.arrays import address, is_array, leaf_memory, resolve
 from ...arguments.deferred_clearing import deferred_at
@@ -41,7 +39,7 @@ class _StagedShadow:
         """Copies it in; zeros where there is none."""
         shadow = self._found(made=False)
         if shadow is None:
-            self.inside[...] = np.zeros((), self.inside.dtype)
+            self.inside.fill(0)
             return
         deferred = deferred_at(address(leaf_memory(shadow).root))
         if deferred is not None:
