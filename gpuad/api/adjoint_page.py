@@ -118,7 +118,8 @@ def _primal_notes(row: Row, places: _Places) -> Iterator[tuple[str, Note]]:
         for span in at if text and (row.topic != "saved" or others) else ():
             if span.file in places.files:
                 links = places.links(others) if row.topic == "saved" else ()
-                yield places.key(span), Note(kind, text.format(name, row.how), links)
+                how = "copy between launches" if row.how == "between" else row.how
+                yield places.key(span), Note(kind, text.format(name, how), links)
 
 
 _DESCRIPTION = re.compile(r"/\*gpuad[ \t]*\n.*?\*/", re.DOTALL)  # of launches, as `tools.cases` reads it

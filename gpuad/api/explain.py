@@ -78,7 +78,7 @@ def _saved_rows(adjoint: Adjoint) -> list[Row]:
     for buffer in adjoint.primal.buffers:
         copy = adjoint.recording.entry.get(buffer)
         writes = [s for s in walk_stmts(adjoint.primal.body) if isinstance(s, Store | Accumulate | Atomic) and s.buffer == buffer]
-        places = _needs(adjoint, copy or buffer), _places(writes)
+        places = needs(adjoint, copy or buffer), _places(writes)
         if copy is not None:
             need = _first(adjoint.layout.body, Load, copy)
             why = f"needed by {_at(need)}, overwritten by {_at(writes[0] if writes else None)}"
@@ -96,7 +96,8 @@ def _saved_rows(adjoint: Adjoint) -> list[Row]:
     return rows
 
 
-def _needs(adjoint: Adjoint, buffer: Buffer) -> tuple[Span, ...]:
+def needs(adjoint: Adjoint, buffer: Buffer) -> tuple[Span, ...]:
+    """The places where the adjoint reads a buffer."""
     return _places([s for s in walk_stmts(adjoint.layout.body) if isinstance(s, Load) and s.buffer == buffer])
 
 
@@ -108,14 +109,14 @@ def _stack_rows(adjoint: Adjoint) -> list[Row]:
     arrays = [s.buffer for s in walk_stmts(adjoint.layout.body) if isinstance(s, Alloc) and s.buffer.name.endswith("_saved")]
     fields = [f for scratch in adjoint.layout.scratch for f in scratch.fields]
     return [
-        *(Row("stack", a.name, "local", f"{a.length} entries in each thread", _needs(adjoint, a)) for a in arrays),
+        *(Row("stack", a.name, "local", f"{a.length} entries in each thread", needs(adjoint, a)) for a in arrays),
         *(
             Row(
                 "stack",
                 f.name,
                 "scratch",
                 f"an entry an iteration, needed by {_at(_first(adjoint.layout.body, Load, f))}",
-                _needs(adjoint, f),
+                needs(adjoint, f),
             )
             for f in fields
         ),

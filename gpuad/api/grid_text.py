@@ -15,8 +15,9 @@ from ..ir.surface import Function
 from ..lower.grid_parts import Choose, Plan, Repeat, Step
 from ..pipeline import Call
 from ..pipeline.derived_kernels import Adjoint
+from ..source import traced
 from .adjoint_text import AdjointText, Written, together, written
-from .explain import Explanation, Row
+from .explain import Explanation, Row, needs
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,5 +128,7 @@ def _between(part: PartAdjoint, buffer: Buffer, plan: Plan, parts: Sequence[Part
             continue  # which is over by then
         for stmt in walk_stmts(other.adjoint.primal.body):
             if isinstance(stmt, Store | Accumulate | Atomic) and stmt.buffer.name == buffer.name:
-                return Row("saved", buffer.name, "between", f"as {part.name} leaves it, overwritten by {other.name} ({stmt.span})")
+                why = f"as {part.name} leaves it, overwritten by {other.name} ({stmt.span})"
+                places = (traced(stmt.span),) if stmt.span is not None else ()
+                return Row("saved", buffer.name, "between", why, needs(part.adjoint, buffer), places)
     return None

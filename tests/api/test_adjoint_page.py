@@ -142,6 +142,31 @@ def test_what_is_saved_is_said_where_it_is_needed_and_where_it_is_overwritten() 
     assert kept == []
 
 
+GRID = """#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void relax(float* x, float* y, int n) {
+    cg::grid_group grid = cg::this_grid();
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int k = 0; k < 3; ++k) {
+        if (i > 0 && i < n - 1) y[i] = x[i] * x[i - 1];
+        grid.sync();
+        if (i < n) x[i] = sinf(y[i]);
+        grid.sync();
+    }
+}
+"""
+
+
+def test_the_parts_of_a_kernel_with_a_barrier_of_the_grid() -> None:
+    """What is copied between launches is said where it is needed and where a later launch overwrites it."""
+    page = Parsed(compiled(GRID, "relax").adjoint(x=Duplicated, y=Duplicated).html())
+    assert page.links <= page.anchors
+    assert any("cosf" in line for line in page.became("sinf(y[i])"))
+    needs, overwrites = page.at("left", "x[i] * x[i - 1]"), page.at("left", "sinf(y[i])")
+    assert "saved needs x as it was; a copy between launches is saved, since it is overwritten by line 9" in page.notes["left"][needs]
+    assert "saved overwrites x; a copy between launches is saved, needed by line 7" in page.notes["left"][overwrites]
+
+
 def test_atomics_have_their_reason() -> None:
     page = Parsed(compiled(MIXED, "f").adjoint(x=Duplicated, y=Duplicated, z=Duplicated).html())
     atomics = [k for k, (_, line) in enumerate(page.lines["right"]) if line.strip().startswith("atomicAdd(&dx")]
