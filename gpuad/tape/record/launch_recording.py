@@ -40,7 +40,8 @@ class LaunchRecording(OperationRecording):
         args = given
         if step is not None:
             if self.made.arrays or self.made.staging.buffers:
-                args = self.staged(kernel, given)
+                with on_stream(stream, given):
+                    args = self.staged(kernel, given)
             if step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream):
                 self.guard.again(step, given)
                 if self._repeat(step):
@@ -48,7 +49,8 @@ class LaunchRecording(OperationRecording):
             self.differ(difference(step, kernel, args, grid, block))
         frame = user_frame()
         line = line_of(frame)
-        args = self.staged(kernel, given, line)
+        with on_stream(stream, given):
+            args = self.staged(kernel, given, line)
         self.record_launch(kernel, grid, block, args, shared_mem, stream, line, place_of(frame))
         self.guard.follow(args, given)
 
