@@ -14,6 +14,7 @@ from pathlib import Path
 
 from .table import paragraph, table
 
+_LONG = 2000  # lines, beyond which a browser lays out only those in sight, and takes the others to be as high as one row
 _TEMPLATE = Path(__file__).with_name("side_by_side.html")
 _WORDS = (
     "alignas auto bool break case char class const constexpr continue default do double else enum extern float for half if inline int long "
@@ -89,7 +90,9 @@ class Page:
 
 def rendered(page: Page) -> str:
     """The page as a text."""
+    count = sum(len(chunk.lines) for pane in (page.left, page.right) for chunk in pane.chunks)
     parts = {
+        "LENGTH": "long" if count > _LONG else "short",
         "TITLE": escape(page.title),
         "SUMMARY": "".join(f"<li>{escape(text)}</li>" for text in page.summary),
         "TABLES": "".join(_tables(page)),
