@@ -461,7 +461,8 @@ def test_complex_singles_keep_their_type() -> None:
         assert (z * x).dtype == (z * 2.0).dtype == (x * 1j).dtype == ops.fft(x).dtype == np.complex64
         assert abs(z).dtype == z.real.dtype == np.float32
         assert (z + np.ones(3)).dtype == np.complex128
-        assert (z * Active(2.0, np.zeros(()))).dtype == np.complex128  # a NumPy array of shape () is strong
+        assert (z * Active(2.0, np.zeros(()))).dtype == np.complex64  # a number of Python's is weak, as in NumPy
+        assert (z * Active(np.float64(2.0), np.zeros(()))).dtype == np.complex128
         for call in (ops.maximum, ops.arctan2):
             with pytest.raises(UnsupportedError, match="complex"):
                 call(z, z)
