@@ -41,8 +41,6 @@ extern "C" __global__ void multipole_reverse(
     double broadening, double* dbroadening, const double* result, double* dresult, int lookups, int windows,
     int poles, int most)
 {
-    double sign_saved[10];
-    int sign_top = 0;
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     double dbroadening_2 = 0.0;
     if (i < lookups) {
@@ -191,7 +189,7 @@ extern "C" __global__ void multipole_reverse(
             const double dfission = there * dsum_4;
             double dbroadening_3 = 0.0;
             double de_2 = 0.0;
-            for (int p = who * poles + first_3 - 1; p >= who * poles + first_2; --p) {
+            for (int p = who * poles + first_2; p < who * poles + first_3; ++p) {
                 const double re = e - pole[p];
                 const double width_2 = width[p];
                 const double re_2 = re * broadening;
@@ -324,8 +322,6 @@ extern "C" __global__ void multipole_reverse(
                         re_6 *= scale;
                         im_6 *= scale;
                         const double inverse = 1.0 / (re_6 * re_6 + im_6 * im_6);
-                        sign_saved[sign_top] = sign;
-                        ++sign_top;
                         sum_re += (re_7 * re_6 + im_7 * im_6) * inverse;
                         sum_im += (im_7 * re_6 - re_7 * im_6) * inverse;
                         sign = -sign;
@@ -359,9 +355,8 @@ extern "C" __global__ void multipole_reverse(
                     double dre_4 = 0.0;
                     double dim_6 = 0.0;
                     double dre_5 = 0.0;
-                    for (int n = 10; n >= 1; --n) {
-                        --sign_top;
-                        const double sign_2 = sign_saved[sign_top];
+                    for (int n = 1; n < 11; ++n) {
+                        const double sign_2 = (n - 1 & 1) != 0 ? 1.0 : -1.0;
                         const double angle = n * 3.141592653589793;
                         const double share = exp(-angle * angle / (12.0 * 12.0)) * (2.0 * 1.772453850905516 / 12.0);
                         const double re_11 = (re_4 * sign_2 - 1.0) * share;
@@ -544,7 +539,6 @@ extern "C" __global__ void multipole_reverse(
 //   not saved  angular                       never overwritten by this launch
 //   not saved  residue                       never overwritten by this launch
 //   not saved  result                        no derivative needs what was overwritten
-//   stack      sign_saved           local    10 entries in each thread
 //   shadow     denergy              plain    no two threads touch one element (multipole.cu:76:22)
 //   shadow     dconcentration       atomic   it is not proved that no two threads meet in one element (multipole.cu:92:30)
 //   shadow     dradius              atomic   its index is read from `nuclide`, so that two threads may meet in one element (multipole.cu:82:58)

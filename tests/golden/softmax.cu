@@ -1,5 +1,5 @@
 // gpuad: adjoint of `softmax` (softmax.cu:16:28), for Duplicated x; Const rows, n.
-// 1. before softmax runs, copy x to x_saved (all that it may touch). x_saved will be overwritten.
+// 1. before softmax runs, copy x to x_saved (all that it may touch).
 // 2. put the seeds into dx.
 // 3. launch softmax_reverse with the same grid and block.
 // On exit dx holds the adjoint of the state before the launch.
@@ -9,7 +9,7 @@
 __device__ inline float gpuad_chain(float seed, float partial) { return seed == 0.0f ? 0.0f : seed * partial; }
 __device__ inline double gpuad_chain(double seed, double partial) { return seed == 0.0 ? 0.0 : seed * partial; }
 
-extern "C" __global__ void softmax_reverse(const float* x, float* dx, int rows, int n, float* x_saved)
+extern "C" __global__ void softmax_reverse(const float* x, float* dx, int rows, int n, const float* x_saved)
 {
     int r = blockIdx.x * blockDim.x + threadIdx.x;
     if (r < rows) {
@@ -24,19 +24,20 @@ extern "C" __global__ void softmax_reverse(const float* x, float* dx, int rows, 
         float sum = 0.0f;
         for (int k = 0; k < n; ++k) {
             const float x_2 = expf(x_saved[r * n + (long long)k] - largest);
-            x_saved[r * n + (long long)k] = x_2;
             sum += x_2;
         }
         float dsum = 0.0f;
         for (int k = 0; k < n; ++k) {
-            const float x_2 = x_saved[r * n + (long long)k];
+            float x_2 = x[r * n + (long long)k];  // the quotient is still there
             const float dx_2 = gpuad_chain(dx[r * n + (long long)k], 1.0f / sum);
             dx[r * n + (long long)k] = dx_2;
+            x_2 *= sum;
             dsum -= gpuad_chain(dx_2, x_2 / sum);
         }
         float dlargest = 0.0f;
         for (int k = 0; k < n; ++k) {
-            const float dx_2 = gpuad_chain(dsum + dx[r * n + (long long)k], x_saved[r * n + (long long)k]);
+            const float x_2 = x[r * n + (long long)k];  // the quotient is still there
+            const float dx_2 = gpuad_chain(dsum + dx[r * n + (long long)k], x_2 * sum);
             dx[r * n + (long long)k] = dx_2;
             dlargest -= dx_2;
         }
