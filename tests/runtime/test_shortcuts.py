@@ -13,6 +13,7 @@ from gpuad.codegen.cpu.helpers import HEADERS
 from gpuad.codegen.cpu.source import host_source
 from gpuad.errors import CompileError
 from gpuad.runtime import compiler as library
+from gpuad.runtime import disk_cache
 from gpuad.runtime.compiler import Compiler, find_compiler, has_compiler
 
 TEXT = (
@@ -97,7 +98,7 @@ def test_a_compiler_that_knows_no_shortcut(source: Path, headers: Path, tmp_path
 
 
 def test_headers_are_precompiled_once_a_process_compiles_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(library.VARIABLE, str(tmp_path))
+    monkeypatch.setenv(disk_cache.VARIABLE, str(tmp_path))
     monkeypatch.setattr(library, "_precompiled", {})
     compiler = find_compiler()
     assert [library._headers(compiler) for _ in range(library._PATIENCE)] == [None] * library._PATIENCE
