@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -56,6 +57,7 @@ ALONE = {
         for (int j = 0; j < p[t]; ++j) q = q * q * 0.5f + a; u += q * s; }} s = s * w + a; }} y[i] = u;""",
 }
 N = 150
+_texts = itertools.count()
 
 
 @contextmanager
@@ -80,9 +82,9 @@ def grid_of(name: str) -> tuple[int, ...]:
     return (1, 3) if name in ("rows of threads", "a guard that is no bound") else (3,)
 
 
-def gradient(executor: Any, name: str, n: int = N) -> list[Any]:
+def gradient(executor: Any, name: str, n: int = N, comment: str = "") -> list[Any]:
     args = given(n)
-    text = f"{HEAD}\n{(IN_STEP | ALONE)[name]}\n}}"
+    text = f"{HEAD}\n{(IN_STEP | ALONE)[name]}\n}}{comment}"
     with pipeline.executor_for_tests(executor):
         gpuad.autodiff(compiled(text, "k"), grid_of(name), (64,), args)
     return [v for a in args[1:3] for v in (a.primal, a.shadow)]
@@ -99,7 +101,7 @@ def texts_of(name: str) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         made = host.host_source
         patch.setattr(host, "host_source", noted)
-        gradient(Host(workers=2), name)
+        gradient(Host(workers=2), name, comment=f" // {next(_texts)}")  # a text that no kernel was made of before
     return texts
 
 
