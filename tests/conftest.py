@@ -173,8 +173,8 @@ SECOND = (TESTS / "ad", TESTS / "tools")
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Second derivatives take as long as all else of `check_gradient`: on a push they are compared where they are the subject, and in every
-    third test elsewhere; nightly in all."""
-    wanted = NIGHTLY or any(map(item.path.is_relative_to, SECOND)) or zlib.crc32(item.nodeid.encode()) % 3 == 0
+    sixth test elsewhere; nightly in all."""
+    wanted = NIGHTLY or any(map(item.path.is_relative_to, SECOND)) or zlib.crc32(item.nodeid.encode()) % 6 == 0
     inspect.unwrap(gradient_check.check_gradient).__kwdefaults__["second_check"] = bool(wanted)
     _skip_without_a_device(item)
 

@@ -113,7 +113,7 @@ def close(found: Any, expected: Any, dtype: str) -> None:
         np.testing.assert_allclose(np.asarray(a).astype(wide), np.asarray(b).astype(wide), rtol=digits, atol=digits * 8)
 
 
-@pytest.mark.one_of(5)
+@pytest.mark.one_of(10)
 @pytest.mark.parametrize("form", ["function", "overwriting", "program"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", TYPES)
@@ -123,7 +123,7 @@ def test_types(dtype: str, way: str, form: str) -> None:
     close(own, theirs, dtype)
 
 
-@pytest.mark.one_of(5)
+@pytest.mark.one_of(10)
 @pytest.mark.parametrize("form", ["function", "overwriting", "program"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("operand", list(OPERANDS)[1:])
