@@ -81,7 +81,7 @@ news = Counter[str]()  # how many facts were found, and things made, in this pro
 
 
 def found(origin: Making, key: Hashable, make: Callable[[], Any]) -> Any:
-    """What was made of an object, made now if it is new."""
+    """The thing made of an object, made now if it is new."""
     if key not in origin.made:
         origin.made.setdefault(key, make())
         news["made"] += 1

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
 from gpuad import Active, Duplicated
+from gpuad.api import Kernel
 from gpuad.runtime import allocation
 
 SOURCE = r"""
@@ -298,3 +300,18 @@ def edited(steps: list[Any], r: random.Random, random_step: Callable[[random.Ran
         case "swap":
             made.reverse()
     return made or [random_step(r)]
+
+
+@contextlib.contextmanager
+def nothing_is_analysed() -> Iterator[None]:
+    """Within it no call is bound, no rule checked and no reverse planned."""
+    with pytest.MonkeyPatch.context() as patch:
+        for what in ("gpuad.tape.reverse.reversal_plan.Reversal.plan", "gpuad.tape.record.rule_calls._checked"):
+            patch.setattr(what, never)
+        patch.setattr(Kernel, "bind", never)
+        yield
+
+
+def never(*_: Any, **__: Any) -> None:
+    """In the place of what must not be called."""
+    raise AssertionError("this was known")

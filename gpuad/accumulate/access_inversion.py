@@ -114,7 +114,7 @@ class _Ahead:
 
     @property
     def shift(self) -> Hashable:
-        """What is the same for those that are moved alike, whatever their conditions."""
+        """The key that statements share if they are moved alike, whatever their conditions."""
         return self.solved, tuple(frozenset(v.items()) for v in self.vector)
 
 

@@ -76,7 +76,7 @@ def smallest_cut(
 
 
 def _loaded(var: ir.Var, saved: ir.Buffer, thread: ir.Var, names: Names) -> ir.Block:
-    """What gives a saved value back. A choice is a byte: compilers make no vectors of bools beside numbers."""
+    """The expression that gives a saved value back. A choice is a byte: compilers make no vectors of bools beside numbers."""
     if var.type == saved.element:
         return (ir.Load(var, saved, thread),)
     byte = names.var(var.name, saved.element)
@@ -251,7 +251,7 @@ class _Graph:
             self.edges.append((node, v))
 
     def flow(self, stmt: ir.Stmt, target: Node, inside: Set[ir.Var] = frozenset()) -> None:
-        """What a statement itself uses goes into the target; `inside`: variables of iterations, which are no values of a thread."""
+        """Leads what a statement itself uses into the target; `inside`: variables of iterations, which are no values of a thread."""
         for e in expressions(stmt):
             self.join(e, target, inside)
         if not isinstance(stmt, ir.Load):

@@ -21,7 +21,7 @@ _FURTHEST = 4  # iterations back
 
 @dataclass(frozen=True, eq=False)
 class LeftValue:
-    """What the first of `carried` is at the start of an iteration of `loop`: each of them is the next one of the iteration before, and the
+    """The first of `carried` at the start of an iteration of `loop`: each of them is the next one of the iteration before, and the
     last one is what `store` stored in that iteration, at `index`."""
 
     loop: ir.For
@@ -30,7 +30,7 @@ class LeftValue:
     index: ir.Expr
 
     def loaded(self, names: Names) -> ir.Block:
-        """What gives the value at the start of an iteration."""
+        """Statements that give the value at the start of an iteration."""
         return self._value(self.carried[0].var, 0, names)
 
     def _value(self, var: ir.Var, back: int, names: Names) -> ir.Block:

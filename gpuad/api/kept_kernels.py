@@ -68,7 +68,7 @@ class Kept:
     written: int = 0  # its size on disk
 
     def part(self, key: Hashable) -> tuple[dict[Hashable, Any], Memo]:
-        """What is known of the kernel so suited."""
+        """Specializations and facts of the kernel so suited."""
         return self.suited.setdefault(key, ({}, Memo()))
 
     @property
@@ -96,7 +96,7 @@ def of_text(kind: str, file: SourceFile, name: str, options: Sequence[str]) -> K
 
 
 def of_function(kind: str, function: Function) -> Kept:
-    """What is known of the kernel of a tree."""
+    """The entry of the kernel of a tree."""
     key = ""
     with suppress(GpuadError), room(function.name, function.span):
         key = _key("tree", kind, sha256(pickle.dumps(function, 5)).hexdigest())

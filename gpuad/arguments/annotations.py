@@ -267,7 +267,7 @@ class Duplicated(Operators, _Annotated):
     __trunc__ = __int__
 
     def __contains__(self, value: Any) -> bool:  # type: ignore[override]
-        """Whether an element is equal to a value."""
+        """True if an element is equal to a value."""
         return bool((self == value).any())
 
     def __getattr__(self, name: str) -> Any:

@@ -26,7 +26,7 @@ PAIRS = (Duplicated, Active)
 
 
 def holds_pair(x: Any) -> bool:
-    """Whether it carries a gradient, or something in a list or tuple does."""
+    """True if it carries a gradient, or something in a list or tuple does."""
     return isinstance(x, PAIRS) or (type(x) in (list, tuple) and any(map(holds_pair, x)))
 
 

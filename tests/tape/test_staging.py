@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 from launch_tools import running
 from nightly import cases
-from tape_tools import edited, launch
+from tape_tools import edited, launch, nothing_is_analysed
 from test_trace_replay import fresh, play, random_step
 
 import gpuad
 from gpuad import Active, Const, Duplicated, ShadowError, Tape, TapeError, ops
-from gpuad.api import Kernel
 from gpuad.interop.sessions import Session
 from gpuad.runtime.array_types import NdArray
 from gpuad.tape.replay.trace_steps import arrays_of
@@ -32,20 +31,6 @@ START = np.linspace(0.5, 1.5, N)
 def executor(request: pytest.FixtureRequest) -> Iterator[None]:
     with running(request.param):
         yield
-
-
-@contextmanager
-def nothing_is_analysed() -> Iterator[None]:
-    """Within it no call is bound, no rule checked and no reverse planned."""
-    with pytest.MonkeyPatch.context() as patch:
-        for what in ("gpuad.tape.reverse.reversal_plan.Reversal.plan", "gpuad.tape.record.rule_calls._checked"):
-            patch.setattr(what, _never)
-        patch.setattr(Kernel, "bind", _never)
-        yield
-
-
-def _never(*_: Any, **__: Any) -> None:
-    raise AssertionError("this was known")
 
 
 def known_from_the_third_on(number: int) -> Any:

@@ -7,16 +7,15 @@ import gc
 import pickle
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 from launch_tools import running
+from tape_tools import nothing_is_analysed
 
 import gpuad
 from gpuad import Duplicated, ShadowError, Tape, TapeError, ops
-from gpuad.api import Kernel
 from gpuad.tape.memory.temporaries import Temporary
 
 N = 6
@@ -34,20 +33,6 @@ KERNELS = {name: gpuad.kernel(SOURCE, name) for name in ("square", "blend")}
 def executor(request: pytest.FixtureRequest) -> Iterator[None]:
     with running(request.param):
         yield
-
-
-@contextmanager
-def nothing_is_analysed() -> Iterator[None]:
-    """Within it no call is bound, no rule checked and no reverse planned."""
-    with pytest.MonkeyPatch.context() as patch:
-        for what in ("gpuad.tape.reverse.reversal_plan.Reversal.plan", "gpuad.tape.record.rule_calls._checked"):
-            patch.setattr(what, _never)
-        patch.setattr(Kernel, "bind", _never)
-        yield
-
-
-def _never(*_: Any, **__: Any) -> None:
-    raise AssertionError("this was known")
 
 
 class Fit:

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
 from nightly import cases
-from tape_tools import cuda, edited, launch, pair
+from tape_tools import cuda, edited, launch, never, nothing_is_analysed, pair
 
 import gpuad
 from gpuad import Active, Duplicated, LaunchError, ShadowError, TapeError
-from gpuad.api import Kernel
 from gpuad.tape.replay.trace_replay import Repeating
 
 N = 12
@@ -26,19 +25,6 @@ N = 12
 def on_reference() -> Iterator[None]:
     with running("reference"):
         yield
-
-
-@contextmanager
-def nothing_is_analysed() -> Iterator[None]:
-    """Within it no call is bound and no reverse is planned."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Kernel, "bind", _never)
-        patch.setattr("gpuad.tape.reverse.reversal_plan.Reversal.plan", _never)
-        yield
-
-
-def _never(*_: Any, **__: Any) -> None:
-    raise AssertionError("this was known")
 
 
 # --- random programs that change a little from one recording to the next ---------------------------------------------------------------
@@ -287,7 +273,7 @@ def test_a_failure_in_the_middle_spoils_the_recording_and_not_the_tape(monkeypat
     record()
     executor = EXECUTORS["reference"]
     kernel_of = executor._program
-    monkeypatch.setattr(executor, "_program", lambda k: _never() if k.name == "sine" else kernel_of(k))
+    monkeypatch.setattr(executor, "_program", lambda k: never() if k.name == "sine" else kernel_of(k))
     with pytest.raises(AssertionError):
         record()
     with pytest.raises(TapeError, match=r"interrupted"):
