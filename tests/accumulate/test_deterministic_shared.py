@@ -152,6 +152,7 @@ def gradients(text: str, grid: Any, block: Any, make: Callable[[], tuple[Any, ..
     return [np.array(a.shadow) for a in args if isinstance(a, Duplicated | Active)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", LARGE)
 def test_a_hundred_runs_on_any_number_of_workers(name: str) -> None:
     found = set()
@@ -303,6 +304,7 @@ def test_a_wrong_proof_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         gpuad.autodiff(gpuad.kernel(STENCIL.text, "k"), STENCIL.grid, STENCIL.block, args)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CASES)
 def test_right_proofs_are_checked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUAD_CHECK", "1")

@@ -102,6 +102,7 @@ def arguments(extents: tuple[int, ...]) -> tuple[Any, ...]:
     return (*(Duplicated(next(arrays), next(arrays))[200:] for _ in range(3)), *extents)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", LOOPS)
 def test_loop(name: str) -> None:
     text, gathered = LOOPS[name]

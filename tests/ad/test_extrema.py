@@ -396,6 +396,7 @@ CHECKED: dict[str, tuple[str, str, Any]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", ["reference", "host"], indirect=True)
 @pytest.mark.parametrize("name", CHECKED)
 def test_gradient(name: str, executor: Any) -> None:

@@ -57,6 +57,7 @@ def text(loop: Loop) -> str:
 }}"""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("way", ["usual", "everything recorded"])
 def test_gradient(name: str, way: str) -> None:

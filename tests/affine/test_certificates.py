@@ -52,6 +52,7 @@ def of_case(name: str) -> Launch:
     return launch_of(shipped(name), grid, block, arguments(name))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_is_gathered_is_certified(name: str) -> None:
     launch = of_case(name)

@@ -81,6 +81,7 @@ def adjoint(name: str) -> Any:
     return shipped(name).adjoint(grid=grid, block=block, args=args, shared_mem=shared_mem, **active)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", share(list(CASES), 4))
 def test_each_shipped_kernel_has_a_page_with_complete_links(name: str) -> None:
     text = adjoint(name)

@@ -129,6 +129,7 @@ def _start(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_random_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     warm, cold, hits = MAKERS[kind](), MAKERS[kind](), []

@@ -100,6 +100,7 @@ def test_a_launch_with_other_numbers_is_looked_at(cache: Path, monkeypatch: pyte
     assert {n: next_process(n) for n in (33, 5, 40)} == found
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", list(CASES)[::7])
 def test_what_is_kept_of_the_shipped_kernels(name: str) -> None:
     """A kernel that works with what was read back gives the same shadows to the bit, and finds out nothing."""
@@ -130,6 +131,7 @@ def differentiated(kernel: Kernel, name: str) -> list[Any]:
     return found
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", list(CASES)[3::7])
 def test_nothing_that_is_kept_names_an_object_by_its_id(name: str) -> None:
     known = shipped(name)
@@ -256,6 +258,7 @@ def damaged(what: str, data: bytes, path: Path) -> bytes:
     return data[: len(data) // 2] if inside is None else sha256(inside).digest() + inside
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("what", ["truncated", "junk", "nothing", "a call", "another class", "a function of ours", "another form", "half"])
 def test_an_entry_that_is_none_counts_as_absent(cache: Path, tmp_path: Path, what: str, capfd: pytest.CaptureFixture[str]) -> None:
     first = gradient()

@@ -124,6 +124,7 @@ def kernels() -> dict[str, Kernel]:
 HOST = Host(workers=2)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", IN_STEP)
 def test_threads_of_a_strip_run_a_loop_in_step(name: str, kernels: dict[str, Kernel]) -> None:
     """Full strips, and strips that are not: of 1, 36 and 63 threads."""

@@ -116,6 +116,7 @@ BODIES = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", BODIES)
 def test_same_as_without(name: str) -> None:
     x, y = _fields()

@@ -34,6 +34,7 @@ def ways(number: int) -> list[str]:
     return [first, *(others if NIGHTLY else others[number // 4 % len(others) :][: number % 4 == 3])]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("name", "way"), [(name, way) for number, name in enumerate(KERNELS) for way in ways(number)])
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_gradient(name: str, executor: str, way: str) -> None:

@@ -39,6 +39,7 @@ def run(chosen: Sequence[Shape], folder: Path, launches: int | None, record: Cal
     return tally.differences
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("first", range(0, len(CHOSEN), BATCH), ids=lambda k: f"from_{CHOSEN[k].name}")
 def test_shapes(first: int, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     found = run(CHOSEN[first : first + BATCH], tmp_path, LAUNCHES, record_property)

@@ -155,6 +155,7 @@ def test_a_replicated_weight_gets_the_gradients_of_all_devices(way: str, check: 
     close(derive(over_two(forms("float64")[form], check, P())), derive(doubled(plain)), "float64")
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("form", ["function", "overwriting", "program"])
 @pytest.mark.parametrize("check", [True, False])
 def test_sums_over_devices(check: bool, form: str) -> None:
@@ -227,6 +228,7 @@ def test_sums_over_devices_that_are_still_to_be_made_are_refused() -> None:
             jax.jit(jax.shard_map(open_sum, mesh=mesh, in_specs=(P("s"), P()), out_specs=P()))(x, w)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("made", [lambda x: x[::-1], lambda x: x[::2], lambda x: np.asfortranarray(x.reshape(2, -1)), lambda x: -x.conj()])
 def test_numpy_s_arrays_however_they_lie(made: Any) -> None:
     x = made(np.asarray(numbers("complex128", 4 * N)))

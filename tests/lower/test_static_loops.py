@@ -64,6 +64,7 @@ COUNTED = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("body", COUNTED)
 def test_loops_by_constants(body: str, executor: Any) -> None:
     k = kernel(body)

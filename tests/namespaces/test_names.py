@@ -98,6 +98,7 @@ PLAIN = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", RECORDED)
 def test_what_is_recorded(name: str) -> None:
     assert "recorded" in {outcome(getattr(np, name), getattr(numpy, name), form, True) for form in FORMS}

@@ -106,6 +106,7 @@ def close(found: Any, expected: Any, dtype: Any) -> None:
 EVERY = [(e, dtype) for k, e in enumerate([*ANALYTIC, *OTHERS]) for dtype in (np.complex64, np.complex128)[:: 1 - k % 2 * 2]]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("expression", "dtype"), share(EVERY, 2))  # on a push each in one of the precisions, in turns
 def test_function(executor: Any, expression: str, dtype: Any) -> None:
     kind = "float" if dtype == np.complex64 else "double"
@@ -159,6 +160,7 @@ BODIES: dict[str, str] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", BODIES)
 def test_gradient(executor: Any, name: str) -> None:
     text = f"""#include <cupy/complex.cuh>

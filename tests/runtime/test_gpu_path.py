@@ -45,6 +45,7 @@ def test_golden_text(cupy: Any, name: str) -> None:
     gpu_checks.golden_runs(cupy, name)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("check", (*gpu_checks.CHECKS, *gpu_checks_2.CHECKS), ids=lambda check: check.__name__)
 def test_check(cupy: Any, check: Callable[[Any], None]) -> None:
     check(cupy)

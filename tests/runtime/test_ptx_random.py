@@ -111,6 +111,7 @@ def gradient(case: Case, executor: Ptx) -> None:
     same("primal", after, floats(case.left), case.tolerance)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("grammar", "batch"), [(name, batch) for name, grammar in GRAMMARS.items() for batch in range(-(-(NIGHTLY or grammar.count) // BATCH))]
 )

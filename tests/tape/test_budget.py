@@ -323,6 +323,7 @@ def test_a_budget_bounds_arrays_that_the_caller_keeps(shadows: bool) -> None:
         held.clear()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("budget", [4, 8, *range(11, 16), 20, 26, 29, 40])
 def test_longer_programs_within_every_budget(budget: int) -> None:
     """What fits within fewer bytes fits within more, whatever the tape has recorded before."""
@@ -434,6 +435,7 @@ def test_less_memory_than_the_budget_allows(budget: Any, recordings: int) -> Non
 # --- programs that change --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("budget", [BYTES * 4, BYTES * 7, BYTES * 40])
 def test_programs_of_another_length(budget: int) -> None:
     """What is known is given up in the middle of a recording, and the tape goes on as if it had been new."""

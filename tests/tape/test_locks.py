@@ -614,6 +614,7 @@ FILES = {blocks.__file__, array_locks.__file__}
 WAYS = {getattr(Tape, name).__code__ for name in ("__enter__", "_enter", "_leave", "left", "_exit")} | {Entry.refuse_open.__code__}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # where it comes while what is left of a block goes
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("known", [False, True])
