@@ -299,7 +299,7 @@ def _activity(place: Place, annotation: Any) -> str:
 
 
 def geometry(grid: Extents, block: Extents) -> tuple[Dim3, Dim3]:
-    """Grid and block as three positive ints each; ints, tuples and lists of up to three are taken.
+    """Grid and block as three positive ints each; ints, tuples and lists of up to three are taken. As in CuPy, 1 is launched for a 0.
 
     Raises LaunchError for what no device can launch.
     """
@@ -334,7 +334,7 @@ def _dim3(what: str, given: Any) -> Dim3:
     numbers = tuple(n for n in map(index, parts) if n is not None)
     if len(numbers) < len(parts):
         raise LaunchError(f"the {what} {show(given)} is not made of whole numbers; a number of blocks is -(-n // 256), not n / 256.")
-    if min(numbers) < 1:
-        raise LaunchError(f"the {what} {show(given)} is empty; skip the launch when there is nothing to do.")
-    x, y, z = (*numbers, 1, 1)[:3]
+    if min(numbers) < 0:
+        raise LaunchError(f"the {what} {show(given)} has a negative number. Nothing was launched.")
+    x, y, z = (max(n, 1) for n in (*numbers, 1, 1)[:3])
     return x, y, z

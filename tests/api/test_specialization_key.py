@@ -121,7 +121,7 @@ def test_read_only_memory() -> None:
 def test_geometry() -> None:
     chosen, y = kernel("whole"), np.zeros(N)
     chosen[1, 8](y, N)
-    for grid, block, message in ((1.0, 8, "whole numbers"), (1, 8.0, "whole numbers"), (0, 8, "empty"), (1, 2048, "threads")):
+    for grid, block, message in ((1.0, 8, "whole numbers"), (1, 8.0, "whole numbers"), (-1, 8, "negative"), (1, 2048, "threads")):
         with pytest.raises(LaunchError, match=message):
             chosen[grid, block](y, N)
     chosen[(1,), np.int64(8)](y, N)

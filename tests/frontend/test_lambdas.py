@@ -224,10 +224,6 @@ REFUSED: dict[str, tuple[str, Any]] = {
         "double a = 1; ^while (apply([=](double t) { return a * t; }, 2.0) < 100) a *= x[i] + 1; y[i] = a;",
         "a lambda that is made here copies a, which may change here; name the lambda before",
     ),
-    "mutable": (
-        "double s = 0; auto f = [s](double u) mutable { s += u; return s; }; y[i] = ^f(x[i]);",
-        "mutable lambdas are not supported; capture by reference what changes",
-    ),
     "with an initialiser": (
         "auto f = ^[s = x[i]](double u) { return u * s; }; y[i] = f(x[i]);",
         "a lambda can capture variables by their names",

@@ -224,7 +224,8 @@ def _table() -> dict[str, Handler]:
     table.update(_integer_functions())
     table.update(_conversions())
     for operation in ("Add", "Sub", "Min", "Max", "Exch", "CAS", "And", "Or", "Xor", "Inc", "Dec"):
-        table[f"atomic{operation}"] = _atomic(operation.lower())
+        scopes = ("", "_block", "_system")  # the widest order is among the orders of a narrower scope
+        table.update({f"atomic{operation}{scope}": _atomic(operation.lower()) for scope in scopes})
     table.update({f"__shfl{'_' + op if op else ''}_sync": _shuffle(op) for op in ("", "up", "down", "xor")})
     table.update({f"__{name}_sync": _vote(name) for name in ("ballot", "any", "all")})
     table.update(dict.fromkeys(("__ldg", "__ldca", "__ldcg", "__ldcs", "__ldlu"), _load))

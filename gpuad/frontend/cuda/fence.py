@@ -24,11 +24,15 @@ RETURNED_FUNCTION = (
     "condition, or pass the function on as an argument"
 )
 LAMBDA = (
-    "a lambda can be called and passed to functions, but not passed to another lambda, stored in a struct or returned; else write a "
-    "__device__ function"
+    "a lambda can be called and passed to functions and other lambdas, but not stored in a struct or returned; else write a __device__ "
+    "function"
 )
+MUTABLE = "a copy of a mutable lambda, with values of its own, is not supported; pass the lambda by reference, or capture by reference"
 MEMBER_POINTER = "a pointer to a member is not supported: which member it is has to be known; write s.a, or choose by a condition"
-STRUCTURED = "structured bindings (auto [a, b] = ...) are not supported; give each part a variable of its own"
+STRUCTURED = (
+    "structured bindings (auto [a, b] = ...) are supported of arrays of numbers, vectors and structs without bases, with a name for each "
+    "part; give each part a variable of its own"
+)
 
 KINDS: dict[CursorKind, str] = {
     CursorKind.GOTO_STMT: f"goto is not supported; {_JUMP}",
@@ -122,8 +126,6 @@ def function_message(name: str, owner: str = "") -> str:
         return "random numbers of this generator are not supported; those of curandStateXORWOW and curandStatePhilox4_32_10 are"
     if name.startswith("make_"):
         return f"vector types {_LATER}"
-    if name.endswith(("_block", "_system")) and name.startswith("atomic"):
-        return "atomics of block or system scope are not supported; use the plain one"
     if re.fullmatch(r"__\w+_(rd|ru|rz)", name):
         return f"{name} rounds in a direction of its own, which is not supported; {name[:-2]}rn rounds to the nearest number"
     return FUNCTIONS.get(name) or f"the function {name} is not supported"

@@ -23,12 +23,12 @@ from .builtins import BUILTINS, Call
 from .clang_c import children, descendants, evaluate, file_location, initializer, same_extent
 from .compare_and_swap import atomic_idiom
 from .context import Context
-from .fence import FUNCTION_POINTER, LAMBDA, RETURNED_FUNCTION, TEMPORARY_ARRAY, function_message
+from .fence import FUNCTION_POINTER, LAMBDA, MUTABLE, RETURNED_FUNCTION, TEMPORARY_ARRAY, function_message
 from .initialisers import has_body, is_elided
 from .lower_expressions import dereferenced
 from .records import implicit_assignment, implicit_construction, is_method, receiver
 from .translation_unit import is_ours
-from .types import HALVES, constant, convert, explicit, is_const, is_function, is_function_pointer, is_lambda_type, record_of
+from .types import HALVES, constant, convert, explicit, is_const, is_function, is_function_pointer, is_lambda_type, is_reference, record_of
 
 _METHODS = {CursorKind.CXX_METHOD, CursorKind.CONVERSION_FUNCTION}
 _FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CONSTRUCTOR, *_METHODS}
@@ -145,12 +145,16 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> surface.Expr:
     target, given = _receiver(ctx, cursor, callee)
     if len(given) != len(parameters):
         ctx.refuse(cursor, "functions with a variable number of arguments are not supported")
-    for argument in given:
-        passed(ctx, argument)
-    own = zip(given, parameters, definition.get_arguments(), strict=True)
-    functions = {d: _passed_function(ctx, g, p) for g, p, d in own if is_function_pointer(p)}
+    functions = _passed_functions(ctx, given, definition)
     function = _lowered(ctx, definition, target[0].type if target else None, functions, cursor)
-    pairs = [(g, p) for g, p in zip(given, parameters, strict=True) if not is_passed(p)]
+    return _helper_call(ctx, cursor, callee, function, target, given)
+
+
+def _helper_call(
+    ctx: Context, cursor: Cursor, callee: Cursor, function: surface.Function, target: tuple[surface.Expr, ...], given: list[Cursor]
+) -> surface.Expr:
+    """The call of what has been lowered, with the arguments that are no functions themselves."""
+    pairs = [(g, p) for g, p in zip(given, callee.get_arguments(), strict=True) if not is_passed(p)]
     declared = function.parameters[len(target) :]
     arguments = tuple(_argument(ctx, g, p, d, cursor) for (g, p), d in zip(pairs, declared, strict=True))
     idiom = atomic_idiom(function, (*target, *arguments), ctx.span(cursor))
@@ -159,10 +163,21 @@ def _helper(ctx: Context, cursor: Cursor, callee: Cursor) -> surface.Expr:
 
 def _lambda(ctx: Context, cursor: Cursor, callee: Cursor) -> surface.Expr:
     """`f(x)` of a lambda: the object, its first argument, holds nothing."""
-    function = lowered(ctx, cursor, callee)
-    given, parameters = list(cursor.get_arguments())[1:], list(callee.get_arguments())
-    arguments = tuple(_argument(ctx, g, p, d, cursor) for g, p, d in zip(given, parameters, function.parameters, strict=True))
-    return surface.HelperCall(ctx.span(cursor), function.result, function, arguments)
+    given, definition = list(cursor.get_arguments())[1:], callee.get_definition()
+    function = lowered(ctx, cursor, callee, _passed_functions(ctx, given, definition)) if definition is not None else None
+    if function is None:
+        ctx.refuse(cursor, LAMBDA)
+    return _helper_call(ctx, cursor, callee, function, (), given)
+
+
+def _passed_functions(ctx: Context, given: list[Cursor], definition: Cursor) -> dict[Cursor, Cursor]:
+    """The functions that a call passes on, by the parameter. Lambdas among the arguments are made."""
+    functions = dict[Cursor, Cursor]()
+    for argument, parameter in zip(given, definition.get_arguments(), strict=True):
+        passed(ctx, argument, parameter)
+        if is_function_pointer(parameter):
+            functions[parameter] = _passed_function(ctx, argument, parameter)
+    return functions
 
 
 def _receiver(ctx: Context, cursor: Cursor, callee: Cursor) -> tuple[tuple[surface.Expr, ...], list[Cursor]]:
@@ -281,36 +296,48 @@ def pointed_to(ctx: Context, value: Cursor) -> Cursor:
     return ctx.functions[found]
 
 
-def passed(ctx: Context, given: Cursor) -> None:
+def passed(ctx: Context, given: Cursor, parameter: Cursor) -> None:
     """A lambda as an argument: one that is made there takes its copies before the statement."""
     if (made := lambda_of(given)) is not None:
         copies = make_lambda(ctx, made)
         ctx.before.extend(zip(ctx.copies[made.type.get_declaration()], copies, strict=True))
+    elif is_lambda_type(parameter.type):
+        named_again(ctx, given, parameter)
+
+
+def named_again(ctx: Context, given: Cursor, variable: Cursor) -> None:
+    """Refuses to give a lambda that changes its copies to another variable, which would have copies of its own."""
+    type_ = variable.type.get_canonical()
+    if not is_reference(type_) and any(not d.const for d in ctx.copies.get(type_.get_declaration(), {}).values()):
+        ctx.refuse(given, MUTABLE)
 
 
 def make_lambda(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """Where a lambda is made: the copies that it takes."""
     copies: dict[Cursor, surface.Declaration] = {}
     made: list[surface.Stmt] = []
+    words = [token.spelling for token in cursor.get_tokens()]
+    const = "mutable" not in words[: words.index("{")]
     for variable in _copied(ctx, cursor):
         known, span = ctx.declarations[variable], ctx.span(cursor)
         if isinstance(known.type, Array):
             ctx.refuse(cursor, f"a lambda that captures an array ({variable.spelling}) by copy is not supported; capture it by reference")
-        copies[variable] = ctx.fresh(span, variable.spelling, known.type, const=True)
+        copies[variable] = ctx.fresh(span, variable.spelling, known.type, const=const)
         made.append(surface.Declare(span, copies[variable], surface.Name(span, known.type, known)))
     ctx.copies[cursor.type.get_declaration()] = copies
     return tuple(made)
 
 
-def lowered(ctx: Context, cursor: Cursor, callee: Cursor) -> surface.Function:
-    """The body of the lambda that is called, as a helper that sees the variables around it."""
+def lowered(ctx: Context, cursor: Cursor, callee: Cursor, functions: Mapping[Cursor, Cursor]) -> surface.Function:
+    """The body of the lambda that is called, as a helper that sees the variables around it, for the functions that it is passed."""
     definition, kind = callee.get_definition(), callee.semantic_parent
-    key = definition, None, ()
-    if definition is None or (key not in ctx.helpers and not _is_made(ctx, cursor, kind)):
+    key = definition, None, tuple(functions.values())
+    if key not in ctx.helpers and not _is_made(ctx, cursor, kind):
         ctx.refuse(cursor, LAMBDA)
-    if not callee.is_const_method():
-        ctx.refuse(cursor, "mutable lambdas are not supported; capture by reference what changes")
+    if definition in ctx.active:
+        ctx.refuse(cursor, "recursion is not supported: this call of a lambda leads back to it; write a loop")
     if key not in ctx.helpers:
+        ctx.functions.update(functions)
         copies = ctx.copies[kind]
         outer = {variable: ctx.declarations[variable] for variable in copies}
         ctx.declarations.update(copies)

@@ -44,11 +44,11 @@ def null(ctx: Context, cursor: Cursor) -> surface.Expr:
 def name(ctx: Context, cursor: Cursor) -> surface.Expr:
     """A variable, a parameter, an enumerator or a constant of the file."""
     declared = cursor.referenced
-    if declared is None or declared.kind == CursorKind.UNEXPOSED_DECL:
-        return _substituted(ctx, cursor)
-    known = ctx.declarations.get(declared)
+    known = ctx.declarations.get(declared) if declared is not None else None
     if known is not None:
         return surface.Name(ctx.span(cursor), known.type, known)
+    if declared is None or declared.kind == CursorKind.UNEXPOSED_DECL:
+        return _substituted(ctx, cursor)
     if declared.kind == CursorKind.ENUM_CONSTANT_DECL:
         return constant(ctx.span(cursor), _scalar(ctx, cursor), declared.enum_value)
     if declared in ctx.functions:
@@ -152,6 +152,8 @@ _ARITHMETIC = {"+", "-", "*", "/", "%", "&", "|", "^"} | _SHIFTS
 def implicit(ctx: Context, cursor: Cursor) -> surface.Expr:
     """A node that the bindings do not name: taken for a conversion if it adds no token of its own to its only child, else refused."""
     inner = children(cursor)
+    if not inner and (known := evaluate(cursor)) is not None and isinstance(type_ := ctx.type(cursor), Scalar):  # `T()`
+        return constant(ctx.span(cursor), type_, known)
     if len(inner) != 1 or not same_extent(cursor, inner[0]):
         ctx.refuse(cursor, "this expression is not supported")
     if cursor.type == inner[0].type:

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
-from clang.cindex import Cursor, CursorKind, StorageClass, Token
+from clang.cindex import Cursor, CursorKind, StorageClass, Token, TypeKind
 
 from ...ir import surface
 from ...ir.surface import Assign as AssignNode
@@ -28,10 +28,11 @@ from .clang_c import evaluate as evaluate_constant
 from .context import Context
 from .fence import TEMPORARY_ARRAY, kind_message
 from .initialisers import initial_pointers, initial_value, initial_values, is_braced, is_pointers, is_undefined
-from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda, pointed_to
+from .lower_bindings import bind, is_binding
+from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda, named_again, pointed_to
 from .lower_expressions import dereferenced
 from .types import convert, is_const, is_function_pointer, is_reference, is_rvalue_reference, lower_variable
-from .variables import declare_shared
+from .variables import declare_shared, only_reads
 
 _IGNORED_DECLARATIONS = {
     *(CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL, CursorKind.USING_DECLARATION, CursorKind.USING_DIRECTIVE),
@@ -63,6 +64,8 @@ def declarations(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
 
 
 def _declared(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
+    if is_binding(cursor):
+        return bind(ctx, cursor)
     if cursor.kind != CursorKind.VAR_DECL or not is_passed(cursor):
         return (_declare(ctx, cursor),)
     start = initializer(cursor)
@@ -70,7 +73,9 @@ def _declared(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
         ctx.functions[cursor] = pointed_to(ctx, start if start is not None else cursor)
         return ()
     made = lambda_of(start)
-    return make_lambda(ctx, made) if made is not None else ()  # another name of one that is made
+    if made is None:  # another name of one that is made
+        named_again(ctx, cursor, cursor)
+    return make_lambda(ctx, made) if made is not None else ()
 
 
 def _declare(ctx: Context, cursor: Cursor) -> surface.Stmt:
@@ -79,8 +84,8 @@ def _declare(ctx: Context, cursor: Cursor) -> surface.Stmt:
     if is_shared(cursor):
         return declare_shared(ctx, cursor)
     start = initializer(cursor)
-    if cursor.storage_class in (StorageClass.STATIC, StorageClass.EXTERN) and not (is_const(cursor.type) and start is not None):
-        ctx.refuse(cursor, "static and extern variables in a kernel are not supported unless they are const")
+    if cursor.storage_class in (StorageClass.STATIC, StorageClass.EXTERN) and not (start is not None and _is_constant(ctx, cursor)):
+        ctx.refuse(cursor, "static and extern variables in a kernel are not supported unless they have a value and nothing writes them")
     if is_reference(cursor.type):
         return _reference(ctx, cursor, start)
     if start is not None and start.kind == CursorKind.INIT_LIST_EXPR and is_pointers(cursor.type):
@@ -97,6 +102,10 @@ def _declare(ctx: Context, cursor: Cursor) -> surface.Stmt:
     return surface.Declare(declaration.span, ctx.declare(cursor, declaration), given)
 
 
+def _is_constant(ctx: Context, variable: Cursor) -> bool:
+    return is_const(variable.type) or only_reads(ctx.active[-1], variable)
+
+
 def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> surface.Stmt:
     """A reference; one that is bound to a temporary value is a const variable."""
     if start is None or is_rvalue_reference(cursor.type):
@@ -111,24 +120,36 @@ def _reference(ctx: Context, cursor: Cursor, start: Cursor | None) -> surface.St
 
 
 def branch(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
-    """`if (condition) then else otherwise`. What `if constexpr` discards is not part of the program, whatever it contains."""
-    parts = children(cursor)
-    if parts[0].kind in (CursorKind.VAR_DECL, CursorKind.DECL_STMT) or len(parts) > 3 or has_initialiser(cursor):
-        ctx.refuse(cursor, "declarations and initialisers in the header of an if are not supported")
-    condition, then, *otherwise = parts
+    """`if (init; condition) then else otherwise`. What `if constexpr` discards is not part of the program, whatever it contains."""
+    before, (condition, then, *otherwise) = header(ctx, cursor, "if")
+    span = ctx.span(cursor)
     if is_constexpr(cursor) and (known := evaluate_constant(condition)) is not None:
         chosen = then if known else otherwise[0] if otherwise else None
-        return () if chosen is None else (surface.Block(ctx.span(cursor), ctx.statement(chosen)),)
+        return () if chosen is None else (surface.Block(span, (*before, *ctx.statement(chosen))),)
     value = ctx.expression(condition)
-    return (surface.If(ctx.span(cursor), value, single(ctx, then), single(ctx, otherwise[0]) if otherwise else None),)
+    made = surface.If(span, value, single(ctx, then), single(ctx, otherwise[0]) if otherwise else None)
+    return (surface.Block(span, (*before, made)),) if before else (made,)
+
+
+def header(ctx: Context, cursor: Cursor, keyword: str) -> tuple[tuple[surface.Stmt, ...], list[Cursor]]:
+    """What stands in the header of an `if`, `switch` or `while` before its condition, and the condition with what follows it. clang shows a
+    variable that is declared as the condition before an initialiser, which comes first."""
+    parts = children(cursor)
+    variable = [parts.pop(0)] if parts[0].kind in (CursorKind.VAR_DECL, CursorKind.UNEXPOSED_DECL) else []
+    wide = keyword == "if" and parts[0].type.get_canonical().kind not in (TypeKind.BOOL, TypeKind.INVALID)  # a condition is a bool
+    first = [parts.pop(0)] if parts[0].kind == CursorKind.DECL_STMT or wide or has_initialiser(cursor, keyword) else []
+    before = [statement for part in first for statement in ctx.statement(part)]
+    return (*before, *(statement for part in variable for statement in ctx.after_copies(part, _declared))), parts
 
 
 def while_loop(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
-    """`while (condition) body`."""
-    parts = children(cursor)
-    if len(parts) != 2 or parts[0].kind == CursorKind.VAR_DECL:
-        ctx.refuse(cursor, "a declaration in the header of a while is not supported")
-    return (surface.While(ctx.span(cursor), ctx.expression(parts[0]), single(ctx, parts[1])),)
+    """`while (condition) body`. A variable that is declared as the condition is a new one in each iteration."""
+    before, (condition, body) = header(ctx, cursor, "while")
+    span, value, content = ctx.span(cursor), ctx.expression(condition), single(ctx, body)
+    if not before:
+        return (surface.While(span, value, content),)
+    leaves = surface.If(span, value, surface.Block(span, ()), surface.Break(span))
+    return (surface.While(span, surface.Constant(span, BOOL, True), surface.Block(span, (*before, leaves, content))),)
 
 
 def do_loop(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
@@ -299,12 +320,7 @@ def range_loop(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     index = ctx.fresh(span, "k", I32)
     place = surface.Name(span, I32, index)
     element = surface.Index(ctx.span(values), over.type.element, surface.Decay(over.span, Pointer(over.type.element), over), place)
-    const, reference = is_const(variable.type), is_reference(variable.type)
-    type_ = ctx.type(variable)
-    declaration = ctx.fresh(ctx.span(variable), variable.spelling, type_, reference=reference, const=const)
-    value = element if reference else convert(element, type_, span, implicit=True)
-    declared = surface.Declare(declaration.span, ctx.declare(variable, declaration), value)
-    content = surface.Block(ctx.span(body), (declared, surface.Block(ctx.span(body), ctx.statement(body))))
+    content = surface.Block(ctx.span(body), (*_each(ctx, variable, element), surface.Block(ctx.span(body), ctx.statement(body))))
     condition = surface.Binary(span, BOOL, "<", place, surface.Constant(span, I32, over.type.length))
     return (
         surface.For(
@@ -315,6 +331,17 @@ def range_loop(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
             content,
         ),
     )
+
+
+def _each(ctx: Context, variable: Cursor, element: surface.Expr) -> tuple[surface.Stmt, ...]:
+    """The variable of a range-based for, or the names for the parts of an element."""
+    if is_binding(variable):
+        return bind(ctx, variable, element)
+    const, reference = is_const(variable.type), is_reference(variable.type)
+    type_ = ctx.type(variable)
+    declaration = ctx.fresh(ctx.span(variable), variable.spelling, type_, reference=reference, const=const)
+    value = element if reference else convert(element, type_, element.span, implicit=True)
+    return (surface.Declare(declaration.span, ctx.declare(variable, declaration), value),)
 
 
 def _init(ctx: Context, cursor: Cursor) -> surface.Stmt:

@@ -15,7 +15,7 @@ from ...ir.surface import Binary, Block, Break, Breakable, Cast, Continue, Decla
 from ...ir.types import BOOL, Scalar
 from .clang_c import children, evaluate
 from .context import Context
-from .lower_statements import has_initialiser
+from .lower_statements import has_initialiser, header
 from .types import constant
 
 _LABELS = (CursorKind.CASE_STMT, CursorKind.DEFAULT_STMT)
@@ -32,16 +32,16 @@ class _Section:
 
 def switch(ctx: Context, cursor: Cursor) -> tuple[Stmt, ...]:
     """`switch (value) { case 1: ... default: ... }`."""
-    parts, span = children(cursor), ctx.span(cursor)
-    if len(parts) != 2 or has_initialiser(cursor, "switch"):
-        ctx.refuse(cursor, "declarations and initialisers in the header of a switch are not supported")
-    value = ctx.expression(parts[0])
+    if has_initialiser(cursor, "switch"):  # the library does not show it
+        ctx.refuse(cursor, "an initialiser in the header of a switch is not supported; write it before")
+    before, (choice, cases) = header(ctx, cursor, "switch")
+    span, value = ctx.span(cursor), ctx.expression(choice)
     if not isinstance(value.type, Scalar):
         ctx.refuse(cursor)
     name, named = _named(ctx, value)
-    declared, sections = _sections(ctx, name, parts[1])
+    declared, sections = _sections(ctx, name, cases)
     chain = _chain(sections)
-    body = Block(span, (*declared, *named, *chain))
+    body = Block(span, (*before, *declared, *named, *chain))
     return (Breakable(span, body) if any(_breaks(stmt) for stmt in chain) else body,)
 
 

@@ -334,6 +334,7 @@ EXPRESSIONS: dict[CursorKind, ExpressionHandler] = {
     CursorKind.CHARACTER_LITERAL: lower_expressions.literal,
     CursorKind.CXX_BOOL_LITERAL_EXPR: lower_expressions.literal,
     CursorKind.CXX_UNARY_EXPR: lower_expressions.literal,
+    CursorKind.SIZE_OF_PACK_EXPR: lower_expressions.literal,
     CursorKind.CXX_NULL_PTR_LITERAL_EXPR: lower_expressions.null,
     CursorKind.DECL_REF_EXPR: lower_expressions.name,
     CursorKind.MEMBER_REF_EXPR: records.member,

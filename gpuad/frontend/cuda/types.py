@@ -282,8 +282,9 @@ def is_function(type_: ClangType) -> bool:
 
 
 def is_function_pointer(cursor: Cursor) -> bool:
-    """Whether what is declared is a pointer, or a reference, to a function."""
-    return cursor.type.get_canonical().get_pointee().get_canonical().kind in _FUNCTIONS
+    """Whether what is declared is a pointer, or a reference, to a function; a parameter of a function's type is one too."""
+    plain = cursor.type.get_canonical()
+    return plain.kind == TypeKind.FUNCTIONPROTO or plain.get_pointee().get_canonical().kind in _FUNCTIONS
 
 
 def record_of(cursor: Cursor) -> Cursor | None:

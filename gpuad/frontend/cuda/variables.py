@@ -172,6 +172,39 @@ def _is_changed(variable: Cursor, nodes: list[Cursor]) -> bool:
     return False
 
 
+def only_reads(node: Cursor, variable: Cursor) -> bool:
+    """Whether nothing in a node does more with a variable than read it: as a number, in a loop over it, or through a pointer to const."""
+    for child in children(node):
+        indices = _indices(child, variable)
+        if indices is None:
+            if not only_reads(child, variable):
+                return False
+        elif not _is_read(node, child) or not all(only_reads(index, variable) for index in indices):
+            return False
+    return True
+
+
+def _is_read(node: Cursor, place: Cursor) -> bool:
+    if node.kind == CursorKind.CXX_FOR_RANGE_STMT:
+        type_ = children(node)[0].type.get_canonical()
+        return not is_reference(type_) or is_const(type_.get_pointee())
+    pointee = node.type.get_canonical().get_pointee()
+    return bool(node.kind == CursorKind.UNEXPOSED_EXPR and (not pointee.spelling or is_const(pointee)))
+
+
+def _indices(place: Cursor, variable: Cursor) -> list[Cursor] | None:
+    """The indices in an expression that is a variable, or a part of it; None for any other expression."""
+    inner = children(place)
+    if is_use(place, variable):
+        return []
+    decays = place.kind == CursorKind.UNEXPOSED_EXPR and inner and inner[0].type.get_canonical().kind == TypeKind.CONSTANTARRAY
+    if decays or (place.kind in (CursorKind.PAREN_EXPR, CursorKind.MEMBER_REF_EXPR) and inner):
+        return _indices(inner[0], variable)
+    if place.kind != CursorKind.ARRAY_SUBSCRIPT_EXPR or (indices := _indices(inner[0], variable)) is None:
+        return None
+    return [*indices, inner[1]]
+
+
 def _operand(cast: Cursor) -> Cursor:
     return [child for child in children(cast) if child.kind.is_expression()][-1]
 

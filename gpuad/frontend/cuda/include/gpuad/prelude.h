@@ -9,5 +9,6 @@
 #include "gpuad/conversions.h"
 #include "gpuad/atomics.h"
 #include "gpuad/composed.h"
+#include "gpuad/rounding.h"
 #include "gpuad/refused.h"
 #include "gpuad/texture.h"

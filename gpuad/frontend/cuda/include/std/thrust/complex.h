@@ -1,2 +1,3 @@
 #pragma once
+#include <type_traits>
 #include "gpuad/complex.h"
