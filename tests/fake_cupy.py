@@ -21,6 +21,7 @@ from functools import cache, partial
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
+import fake_cupy_more
 import numpy as np
 
 from gpuad.arguments.aliasing import hull
@@ -223,6 +224,8 @@ def using_allocator(allocator: Callable[[int], MemoryPointer]) -> Iterator[None]
 
 def _binary(name: str) -> Callable[..., Any]:
     def method(self: ndarray, other: Any) -> Any:
+        if hasattr(other, "__array_ufunc__") and not isinstance(other, ndarray | np.ndarray | np.generic):
+            return NotImplemented
         return wrapped(getattr(self.host(), name)(_host(other)))
 
     return method
@@ -275,6 +278,8 @@ class ndarray:  # the name is CuPy's
     flags = property(lambda self: SimpleNamespace(c_contiguous=self._view.flags.c_contiguous, f_contiguous=self._view.flags.f_contiguous))
     device = property(lambda _: Device())
     T = property(lambda self: self._inside(self._view.T))
+    real = property(lambda self: self._inside(self._view.real))
+    imag = property(lambda self: self._inside(self._view.imag))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -285,6 +290,11 @@ class ndarray:  # the name is CuPy's
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly.")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+        if method != "__call__" or not all(isinstance(x, ndarray | int | float | complex | np.generic) for x in inputs):
+            return NotImplemented
+        return _applied(ufunc, *inputs, out=out and out[0], **keywords)
 
     def __getitem__(self, key: Any) -> ndarray:
         parts = key if isinstance(key, tuple) else (key,)
@@ -317,6 +327,21 @@ class ndarray:  # the name is CuPy's
 
     def astype(self, dtype: Any, **_: Any) -> ndarray:
         return wrapped(self.host().astype(dtype))
+
+    def swapaxes(self, *axes: int) -> ndarray:
+        return self._inside(self._view.swapaxes(*axes))
+
+    def transpose(self, *axes: Any) -> ndarray:
+        return self._inside(self._view.transpose(*axes))
+
+    def prod(self, axis: Any = None, dtype: Any = None) -> ndarray:
+        return wrapped(self.host().prod(axis=axis, dtype=dtype))
+
+    def conj(self) -> ndarray:
+        return wrapped(self.host().conj())
+
+    def min(self, axis: int | None = None) -> ndarray:
+        return wrapped(self.host().min(axis=axis))
 
     def copy(self) -> ndarray:
         made = ndarray(self.shape, self.dtype)
@@ -351,6 +376,9 @@ class ndarray:  # the name is CuPy's
         self[...] = self + other
         return self
 
+    def __neg__(self) -> ndarray:
+        return wrapped(-self.host())
+
     def __invert__(self) -> ndarray:
         return wrapped(~self.host())
 
@@ -370,7 +398,8 @@ class ndarray:  # the name is CuPy's
     __radd__, __rmul__, __rsub__, __eq__ = map(_binary, ("__radd__", "__rmul__", "__rsub__", "__eq__"))  # type: ignore[assignment]
     __gt__, __le__, __or__, __and__ = map(_binary, ("__gt__", "__le__", "__or__", "__and__"))
     __rshift__, __lshift__, __ne__ = map(_binary, ("__rshift__", "__lshift__", "__ne__"))  # type: ignore[assignment]
-    __lt__, __mod__ = map(_binary, ("__lt__", "__mod__"))
+    __lt__, __mod__, __pow__, __ge__ = map(_binary, ("__lt__", "__mod__", "__pow__", "__ge__"))
+    __rtruediv__, __floordiv__, __matmul__, __isub__ = map(_binary, ("__rtruediv__", "__floordiv__", "__matmul__", "__sub__"))
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -389,8 +418,8 @@ def wrapped(value: Any) -> ndarray:
     return made
 
 
-def _applied(function: Callable[..., Any], *args: Any) -> ndarray:
-    return wrapped(function(*map(_host, args)))
+def _applied(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+    return fake_cupy_more.called(function, *args, **keywords)
 
 
 # --- kernels -------------------------------------------------------------------------------------------------------------------------
@@ -559,6 +588,9 @@ class RawModule:
         return kernel
 
 
+RawModule.__module__ = "cupy"
+
+
 # --- the module ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -653,7 +685,6 @@ def module() -> ModuleType:
         setattr(cupy, name, partial(_applied, getattr(np, name)))
     for name in ("expand_dims", "broadcast_to", "flip", "moveaxis", "swapaxes"):  # views
         setattr(cupy, name, partial(_viewed, getattr(np, name)))
-    cupy.fuse = lambda function: function
     cupy.get_array_module = lambda *args: cupy if any(isinstance(x, ndarray) for x in args) else np
     for name in ("full", "full_like"):
         setattr(cupy, name, partial(_made, getattr(np, name)))
@@ -674,6 +705,7 @@ def module() -> ModuleType:
             free_all_blocks=lambda: None,
         ),
     )
+    fake_cupy_more.extend(cupy)
     return cupy
 
 

@@ -20,9 +20,8 @@ class _Theirs:
         self._theirs = theirs
         self._ours: Any = None
 
-    @property
     def ours(self) -> Any:
-        """gpuad's kernel. Raises what `gpuad.kernel` raises."""
+        """Makes gpuad's kernel, once. Raises what `gpuad.kernel` raises; a property's AttributeError would be taken for one of CuPy's."""
         if self._ours is None:
             self._ours = kernel(self._theirs)
         return self._ours
@@ -36,7 +35,7 @@ class Raw(_Theirs):
 
     def __call__(self, grid: Any, block: Any, args: Any, **keywords: Any) -> None:
         if current.get() is not None or holds_pair(list(args)):
-            self.ours(grid, block, tuple(args), **keywords)
+            self.ours()(grid, block, tuple(args), **keywords)
         else:
             self._theirs(grid, block, args, **keywords)
 
@@ -46,22 +45,28 @@ class Mapped(_Theirs):
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         active = any(map(holds_pair, (*args, *keywords.values())))
-        return self.ours(*args, **keywords) if active else self._theirs(*args, **keywords)
+        return self.ours()(*args, **keywords) if active else self._theirs(*args, **keywords)
 
 
 class Module(_Theirs):
     """A RawModule."""
 
+    def __init__(self, theirs: Any) -> None:
+        super().__init__(theirs)
+        self._functions: dict[str, Raw] = {}
+
     def get_function(self, name: str) -> Raw:
-        """A kernel of the module."""
-        return Raw(self._theirs.get_function(name))
+        """A kernel of the module, always the same one."""
+        if name not in self._functions:
+            self._functions[name] = Raw(self._theirs.get_function(name))
+        return self._functions[name]
 
 
 class Fused:
-    """A function that CuPy fuses; of pairs, and inside of a tape, its operations one by one."""
+    """A function that CuPy fuses; of pairs its operations one by one."""
 
-    def __init__(self, function: Callable[..., Any], fuse: Callable[..., Any], options: dict[str, Any]) -> None:
-        self.function, self._theirs = function, fuse(**options)(function) if options else fuse(function)
+    def __init__(self, theirs: Any) -> None:
+        self.function, self._theirs = theirs.func, theirs
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         active = any(map(holds_pair, (*args, *keywords.values())))
@@ -89,9 +94,8 @@ class Maker:
 
 def _fuse(library: Any, theirs: Any) -> Callable[..., Any]:
     def fuse(*args: Any, **keywords: Any) -> Any:
-        if args and callable(args[0]) and not keywords:
-            return Fused(args[0], theirs, {})
-        return lambda function: Fused(function, theirs, keywords)
+        found = theirs(*args, **keywords)
+        return Fused(found) if args else lambda function: Fused(found(function))
 
     return fuse
 
@@ -101,6 +105,20 @@ def jit() -> Any:
     from ..jit_kernels import jit as own
 
     return own
+
+
+_WRAPPED = {"RawKernel": Raw, "RawModule": Module, "ElementwiseKernel": Mapped, "ReductionKernel": Mapped, "Fusion": Fused}
+_known: dict[int, tuple[Any, Any]] = {}
+
+
+def wrapped(theirs: Any) -> Any:
+    """A kernel object of CuPy's, made before, as one that can be differentiated; always the same one. None for anything else."""
+    kind = _WRAPPED.get(type(theirs).__name__) if type(theirs).__module__.partition(".")[0] == "cupy" else None
+    if kind is None:
+        return None
+    if id(theirs) not in _known:
+        _known[id(theirs)] = (theirs, kind(theirs))
+    return _known[id(theirs)][1]
 
 
 KINDS: dict[str, Callable[[Any, Any], Any]] = {

@@ -177,11 +177,11 @@ def replacement(value: Any) -> Any:
         return value
     if isinstance(value, ModuleType):
         return _of_module(value)
+    if (kernel := kernels.wrapped(value)) is not None:
+        return kernel
     home = str(getattr(value, "__module__", None) or "").partition(".")[0] or type(value).__module__.partition(".")[0]
     if home not in ("numpy", "cupy", "cupyx") and not isinstance(value, np.ufunc):
         return value
-    if type(value).__name__ in ("RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel") and home == "cupy":
-        return kernels.KINDS[type(value).__name__](None, None).kind(value)
     name = getattr(value, "__name__", None)
     library = sys.modules.get(home)
     if not isinstance(name, str) or library is None or isinstance(value, np.ndarray) or getattr(library, name, None) is not value:

@@ -3,6 +3,7 @@ where a gradient is wanted, and CuPy's own where not."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import types
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tape_tools import nothing_is_analysed
 
 import gpuad
 from gpuad import Duplicated, GpuadError, Tape
@@ -140,6 +142,37 @@ def test_modules_and_arrays(cp: Any, cupy: Any) -> None:
     tape.reverse({z: 1.0})
     np.testing.assert_allclose(x.shadow.get(), 9 * np.arange(4.0) ** 2 + 1)
     assert cp.float64 == np.float64 and cp.cuda is cupy.cuda and type(cp.zeros(3)) is cupy.ndarray
+
+
+def test_kernels_that_were_made_before_are_the_same_in_each_round(cp: Any, cupy: Any) -> None:
+    """By `trace`: raw, elementwise, reducing and fused ones; CuPy's own calls get no pairs."""
+    module: Any = types.ModuleType("program_with_kernels")
+    module.__file__ = "program_with_kernels.py"
+    vars(module).update(
+        raw=cupy.RawKernel(SCALE, "scale"), cupy=cupy, single=cupy.RawModule(code=SCALE),
+        mapped=cupy.ElementwiseKernel("T x, T a", "T y", "y = a * x * x", "mapped"),
+        total=cupy.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "total"), fused=cupy.fuse(lambda a, b: a * b + a),
+    )  # fmt: skip
+    exec(
+        "def loss(x):\n    y = cupy.zeros(4)\n    raw((1,), (32,), (y, x, 4))\n    z = cupy.zeros(4)\n"
+        "    single.get_function('scale')((1,), (32,), (z, x, 4))\n    return total(fused(mapped(x, 2.0), y)) + total(z, axis=0)",
+        vars(module),
+    )
+    x, made = np.arange(1.0, 5.0), []
+    function = gpuad.value_and_grad(module.loss)
+    for number in range(4):
+        with nothing_is_analysed() if number > 1 else contextlib.nullcontext():
+            value, gradient = function(cupy.asarray(x))
+        made.append(value)
+        np.testing.assert_allclose(gradient.get(), 24 * x**3 + 4 * x + 6 * x)
+    assert set(made) == {float((6 * x**4 + 2 * x**2 + 3 * x**2).sum())} == {float(module.loss(cupy.asarray(x)))}
+
+
+def test_an_error_of_what_makes_a_kernel_is_its_own(cp: Any, cupy: Any) -> None:
+    kernel = cp.ElementwiseKernel("T x", "T y", "y = x", "k")
+    kernel._theirs.in_params = None
+    with Tape(), pytest.raises(TypeError, match="NoneType"):
+        kernel(Duplicated(cupy.zeros(2)))
 
 
 def test_cupyx(cp: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
