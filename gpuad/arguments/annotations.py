@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import operator
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -227,12 +227,16 @@ class Duplicated(Operators, _Annotated):
     def __getitem__(self, key: Any) -> Duplicated:
         """Basic slicing, and a field of structs by its name: the pair of views. Index arrays and masks: a recorded copy (inside of a tape),
         a pair of its own."""
-        return self._view(_basic(key)) if _all_basic(key) else operation("getitem")(self, key)
+        said = _said(key)
+        if said is not None or _all_basic(key):
+            return self._view(_basic(key), said)
+        taken: Duplicated = operation("getitem")(self, key)
+        return taken
 
     def __setitem__(self, key: Any, value: Any) -> None:  # type: ignore[override]  # closed for the others
         """A recorded copy into these elements. `x[1:4] += v` ends here with a view of the same memory, which is nothing to do. With index
         arrays no element may be named twice."""
-        if not _all_basic(key):
+        if _said(key) is None and not _all_basic(key):
             operation("setitem")(self, key, value)
             return
         target = self[key]
@@ -296,12 +300,12 @@ class Duplicated(Operators, _Annotated):
     @property
     def T(self) -> Duplicated:
         """The pair of transposed views."""
-        return self._view(lambda array: array.T)
+        return self._view(lambda array: array.T, "T")
 
     @property
     def mT(self) -> Duplicated:
         """The pair of views of transposed matrices."""
-        return self._view(lambda array: array.swapaxes(-1, -2))
+        return self._view(lambda array: array.swapaxes(-1, -2), "mT")
 
     def transpose(self, *axes: Any) -> Duplicated:
         """The pair of views with the axes in another order, reversed by default."""
@@ -310,7 +314,7 @@ class Duplicated(Operators, _Annotated):
     @property
     def real(self) -> Duplicated:
         """The pair of the real parts; the pair itself if it is real."""
-        return self if self.dtype.kind != "c" else self._view(lambda array: array.real)
+        return self if self.dtype.kind != "c" else self._view(lambda array: array.real, "real")
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -321,7 +325,7 @@ class Duplicated(Operators, _Annotated):
         """The pair of the imaginary parts; of a real array zeros, plain and read-only, as in NumPy."""
         if self.dtype.kind != "c":
             return self.primal.imag
-        return self._view(lambda array: array.imag)
+        return self._view(lambda array: array.imag, "imag")
 
     @imag.setter
     def imag(self, value: Any) -> None:
@@ -336,9 +340,17 @@ class Duplicated(Operators, _Annotated):
         if _recording() and not _is_view(self._primal, shape):
             copied: Duplicated = operation("copy")(self)
             return copied._view(lambda array: _reshaped(array, shape))
-        return self._view(lambda array: _reshaped(array, shape))
+        return self._view(lambda array: _reshaped(array, shape), _sizes(shape))
 
-    def _view(self, take: Callable[[Any], Any]) -> Duplicated:
+    def _view(self, take: Callable[[Any], Any], key: Hashable = None) -> Duplicated:
+        """The pair of views; `key`: what says the same as `take`. A tape has one pair for the same view of the same pair."""
+        tape = current.get() if key is not None else None
+        if tape is None:
+            return self._new_view(take)
+        view: Duplicated = tape.view_of(self, key, lambda: self._new_view(take))
+        return view
+
+    def _new_view(self, take: Callable[[Any], Any]) -> Duplicated:
         try:
             view = type(self)(take(self._primal), keep=self._keep)
         except (TypeError, ValueError, IndexError) as error:  # NumPy's, of a key, a shape or axes
@@ -570,6 +582,26 @@ def _python_number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic | np.ndarray) else value
 
 
+def _said(key: Any) -> Hashable:
+    """What a key of numbers and slices says, to be looked up by; None for any other."""
+    if type(key) is not tuple:
+        return _said_alone(key)
+    parts = tuple(map(_said_alone, key))
+    return None if None in parts else parts
+
+
+def _said_alone(key: Any) -> Hashable:
+    kind = type(key)
+    if kind is int:
+        return (key,)
+    if key is None or key is Ellipsis:
+        return str(key)
+    if kind is slice:
+        ends = key.start, key.stop, key.step
+        return ends if all(x is None or type(x) is int for x in ends) else None
+    return None
+
+
 def _basic(key: Any) -> Callable[[Any], Any]:
     """A function that takes the view `key` of an array; always a view, of shape () where a plain index would copy the element out."""
     if isinstance(key, str):
@@ -613,6 +645,12 @@ def _order(order: Any, x: Any) -> str:
         raise ArgumentValueError(f"`order` is 'C', 'F', 'A' or 'K', not {show(order)}")
     alone = x.flags.f_contiguous and not x.flags.c_contiguous
     return "F" if order == "F" or (order in "AK" and alone) else "C"
+
+
+def _sizes(shape: tuple[Any, ...]) -> Hashable:
+    """What a shape of whole numbers says, to be looked up by; None for any other."""
+    sizes = shape[0] if len(shape) == 1 and type(shape[0]) is tuple else shape
+    return ("reshape", *sizes) if all(type(n) is int for n in sizes) else None
 
 
 def _of_numbers(dtype: Any) -> Any:

@@ -42,6 +42,7 @@ class Compared:
 
 
 _operations: dict[str, Callable[..., Any]] = {}
+_USUAL = frozenset((bool, int, float, complex))
 
 
 def provide(operations: Mapping[str, Callable[..., Any]]) -> None:
@@ -51,7 +52,7 @@ def provide(operations: Mapping[str, Callable[..., Any]]) -> None:
 
 def operation(name: str) -> Callable[..., Any]:
     """The operation of a name, `linalg.solve` among them. ArgumentTypeError where there is none, which names those that are near."""
-    found = offered(name)
+    found = _operations.get(name) or offered(name)
     if found is None:
         close = difflib.get_close_matches(name, _operations, 3, 0.7)
         near = f" (near it: {', '.join(close)})" if close else ""
@@ -125,7 +126,8 @@ def _comparison(name: str) -> Any:
 
 
 def is_operand(x: Any) -> bool:
-    return isinstance(x, Compared | bool | int | float | complex | np.generic) or is_array(on_its_memory(x))
+    """Whether arithmetic takes it."""
+    return type(x) in _USUAL or isinstance(x, Compared | bool | int | float | complex | np.generic) or is_array(on_its_memory(x))
 
 
 def _recorded(name: str) -> Any:

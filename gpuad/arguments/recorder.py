@@ -8,7 +8,7 @@ A context variable (PEP 567), so a recording holds in the context that entered i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -48,6 +48,13 @@ class Recorder(Protocol):
     @property
     def awaited(self) -> Any:
         """In a program that is known, an array that it makes next."""
+
+    def view_of(self, pair: Any, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The view of a pair that `make` makes, or that which it made before for what `key` says."""
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], by_content: bool = False) -> Any:
+        """What a function gives that looks at what its arguments are and never at what is in them; what it recorded is made again at once
+        where the program is known. `by_content`: it looks into plain arrays among them."""
 
     def make_again(self) -> bool:
         """Makes it; False if the program is another one."""

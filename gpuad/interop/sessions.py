@@ -5,7 +5,7 @@ in use, and a further call gets another. `Running` and `Pushing` run a program w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from ..api import FlatArguments, Kernel, push_forward
@@ -97,6 +97,14 @@ class Running:
 
     def maker(self, array: NdArray) -> None:
         """Nothing is known of one."""
+
+    def view_of(self, pair: Any, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The view of a pair: a new one."""
+        return make()
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], by_content: bool = False) -> Any:
+        """What a function gives: it is called."""
+        return function(*args, **keywords)
 
     def make_again(self) -> bool:
         """None is made again."""

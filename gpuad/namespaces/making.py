@@ -21,6 +21,7 @@ from ..ir.dtypes import is_half
 from ..ops.elementwise import as_pair
 from ..ops.plain_results import bare, library_behind
 from ..ops.temporaries import new_array, temporary
+from ..ops.trace_cache import by_arguments
 
 PAIRS = (Duplicated, Active)
 
@@ -81,7 +82,7 @@ def is_plain(args: Iterable[Any]) -> bool:
 
 def _quick(original: Callable[..., Any], maker: Callable[..., Any]) -> Callable[..., Any]:
     """A maker that outside of tapes is the library's function after a look at its arguments: a list with pairs that function refuses."""
-    kinds, recording = _PLAIN_KINDS, current.get
+    kinds, recording, known = _PLAIN_KINDS, current.get, by_arguments(maker)
 
     @wraps(original)
     def make(*args: Any, **keywords: Any) -> Any:
@@ -92,7 +93,7 @@ def _quick(original: Callable[..., Any], maker: Callable[..., Any]) -> Callable[
             else:
                 if not keywords or is_plain(keywords.values()):
                     return original(*args, **keywords)
-        return maker(*args, **keywords)
+        return known(*args, **keywords)
 
     return make
 

@@ -91,6 +91,7 @@ from .plain_results import TABLE as _PLAIN
 from .rearranging import TABLE as _REARRANGED
 from .reductions import cumsum, mean, sort, sum
 from .statistics import TABLE as _STATISTICS
+from .trace_cache import by_arguments as _by_arguments
 from .views import broadcast_to, expand_dims, flip, imag, moveaxis, ravel, real, reshape, squeeze, swapaxes, transpose
 
 amax, amin = max, min
@@ -109,13 +110,25 @@ __all__ = [
 _TABLES: dict[str, _Any] = {
     **_PLAIN, **_REARRANGED, **_PARTS, **_COMPOSED, **_STATISTICS, **_FOURIER, **_LINALG, **_MORE, "concat": concatenate,
 }  # fmt: skip
-globals().update({name: _taking_numbers(_public(globals()[name]), name) for name in __all__})
+_LOOK = frozenset((  # at what is in arrays: at places, masks, weights, or at what is no number
+    "bincount", "gradient", "histogram", "interp", "linalg.pinv", "linalg.slogdet", "median", "nan_to_num", "nanmax", "nanmean", "nanmin",
+    "nansum", "percentile", "put", "put_along_axis", "quantile", "scatter_add", "take", "divmod", *_PLAIN,
+))  # fmt: skip
+
+
+def _offered(function: _Any, name: str) -> _Any:
+    """An operation as it is offered."""
+    found = _taking_numbers(_public(function), name)
+    return found if name in _LOOK else _by_arguments(found)
+
+
+globals().update({name: _offered(globals()[name], name) for name in __all__})
 _FFT = ("fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "rfft")  # rooms that NumPy's functions of these names are in
 _ROOMS = dict.fromkeys(_FFT, "fft.") | {"solve_triangular": "linalg."}
 _OFFERED = {_ROOMS.get(name, "") + name: globals()[name] for name in __all__ if name != "norm"} | {
-    name: _taking_numbers(_public(function), name) for name, function in _TABLES.items()
+    name: _offered(function, name) for name, function in _TABLES.items()
 }
-_provide(_OFFERED | {"getitem": _getitem, "setitem": _setitem, "assign": _public(_assign)})
+_provide(_OFFERED | {"getitem": _getitem, "setitem": _setitem, "assign": _by_arguments(_public(_assign))})
 
 
 def __getattr__(name: str) -> _Any:

@@ -25,13 +25,14 @@ from .complex import run as run_complex
 from .layout import Axes, axes, broadcast_shape, hull_size, primal_of, reached, refuse_repeated, refuse_windows, same, shadows_of
 from .temporaries import carried, new_array, paired, refuse_swapped, temporary
 from .text import TABLE, Array, Elementwise, Number, Spec, built, result_type
-from .trace_cache import Launch, known, made_again, remember
+from .trace_cache import Launch, by_arguments, known, made_again, remember
 
 _MOST_BLOCKS = 65535  # along y and z
 _THREADS = 256
 _INT = 2**31 - 2**11  # a thread's number may be a block beyond the end
 
 
+@by_arguments
 def apply(name: str, *operands: Any, out: Any = None) -> Any:
     """Runs operation `name` on arrays (annotated or not) and numbers; gives `out`, or a new array or pair."""
     given = out is not None

@@ -23,6 +23,7 @@ from .elementwise import apply, are_disjoint, check_out, check_recorded, copied
 from .layout import array_of, axis_of, element_strides, primal_of, refuse_repeated
 from .reductions import result_for
 from .temporaries import carried, new_array, temporary
+from .trace_cache import by_arguments, by_content
 from .views import reshape
 
 
@@ -99,6 +100,7 @@ _MOST_PLACES = 1 << 16  # whose bytes are listed one by one
 # --- what users call -----------------------------------------------------------------------------------------------------------------
 
 
+@by_content
 def getitem(x: Any, key: Any) -> Any:
     """`x[key]` with index arrays or masks: a copy, a temporary of its own."""
     check_recorded("indexing with arrays", (x,))
@@ -106,6 +108,7 @@ def getitem(x: Any, key: Any) -> Any:
     return _taken(x, offsets(primal_of(x), _plain_key(key)), None)
 
 
+@by_content
 def take(x: Any, indices: Any, axis: int | None = None, out: Any = None) -> Any:
     """The elements of `x` at `indices` (integers, any shape) along an axis, or of the flat array, as `numpy.take`. Repeated indices add up
     in the gradient."""
@@ -120,6 +123,7 @@ def _owned(x: Any) -> Any:
     return copied(x) if isinstance(x, Duplicated) and repeats(x.primal) else x
 
 
+@by_arguments
 def _taken(x: Any, where: Any, out: Any) -> Any:
     if out is None:
         out = result_for((x,), where.shape, primal_of(x).dtype)
@@ -153,6 +157,7 @@ def _plain_key(key: Any) -> Any:
     return key
 
 
+@by_content
 def setitem(x: Any, key: Any, value: Any) -> None:
     """`x[key] = value` with index arrays or masks. LaunchError where an element is named twice: what stays is undefined."""
     check_recorded("indexing with arrays", (x, value))
@@ -160,6 +165,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     _write(_put, x, where, value)
 
 
+@by_content
 def put(x: Any, indices: Any, values: Any, axis: int | None = None) -> None:
     """Sets elements at `indices` of the flat array, where values are taken in flat order and repeated, as `numpy.put` does; or along an
     axis, where they are broadcast. LaunchError for repeated indices."""
@@ -172,6 +178,7 @@ def put(x: Any, indices: Any, values: Any, axis: int | None = None) -> None:
     _write(_put, x, where, values)
 
 
+@by_content
 def scatter_add(x: Any, key: Any, values: Any) -> None:
     """`x[key] += values` where elements may be named more than once, as `numpy.add.at`."""
     check_recorded("scatter_add", (x, values))
@@ -188,9 +195,19 @@ def _write(rule_: Any, x: Any, where: Any, value: Any) -> None:
             "an element is set twice by an index array: what stays is undefined, and so is the gradient. Use gpuad.ops.scatter_add to sum, "
             "or make the indices unique. Nothing was run."
         )
-    known = rule_ is _put or namespace(primal) is np
-    regions = {"x": _region(primal, where)} if known and where.size <= _MOST_PLACES else {}
-    rule_.within(regions, x, _spread(value, where, primal), where)
+    (_put_at if rule_ is _put else _add_at)(x, where, value)
+
+
+@by_arguments
+def _put_at(x: Any, where: Any, value: Any) -> None:
+    regions = {"x": _region(primal_of(x), where)} if where.size <= _MOST_PLACES else {}
+    _put.within(regions, x, _spread(value, where, primal_of(x)), where)
+
+
+@by_arguments
+def _add_at(x: Any, where: Any, value: Any) -> None:
+    known = namespace(primal_of(x)) is np and where.size <= _MOST_PLACES
+    _add.within({"x": _region(primal_of(x), where)} if known else {}, x, _spread(value, where, primal_of(x)), where)
 
 
 def _region(array: NdArray, where: Any) -> Region:

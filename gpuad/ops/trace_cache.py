@@ -9,15 +9,40 @@ it is made at once, within one it is the launch that it was.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from ..api import CallKey, Family, Past, Planned, call_key, replay_call
 from ..arguments.layouts import signature
 from ..arguments.recorder import Recorder, current
 from ..tape.memory.temporaries import Temporary
 from ..tape.replay.trace_steps import arrays_of, lasting
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def by_arguments(function: Callable[P, R], by_content: bool = False) -> Callable[P, R]:
+    """A function that looks at what its arguments are, and never at what is in arrays: so a known program does at once what it did the last
+    time, where the arguments are the same. `by_content`: it looks into plain arrays among them, never into those of pairs."""
+    recorder_of = current.get
+
+    @wraps(function)
+    def call(*args: P.args, **keywords: P.kwargs) -> R:
+        recorder = recorder_of()
+        if recorder is None:
+            return function(*args, **keywords)
+        found: R = recorder.call(function, args, keywords, by_content)
+        return found
+
+    return call
+
+
+def by_content(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that looks into plain arrays among its arguments, as at places, and never into those of pairs."""
+    return by_arguments(function, True)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ is a table of addresses; these are fixed, so whoever has the table keeps the arr
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +38,8 @@ class ThreadPool:
 
 
 _PLACE = "gpuad_shared_out_by"
+_GEOMETRY = struct.Struct("=7q")  # grid, block, and how many threads may make the launch
+_MANY = 1 << 15  # threads of a launch
 
 
 _CREWS: dict[str, ThreadPool] = {}
@@ -67,6 +71,11 @@ class Native:
     def __init__(self, entry: Any, geometry: bytes, slots: bytes, memory: Sequence[Any], workers: int, led: bool) -> None:
         self.entry, self.geometry, self.slots = entry, geometry, slots
         self.memory, self.workers, self.led = memory, workers, led
+
+    @property
+    def is_large(self) -> bool:
+        """Whether its threads alone are so many that others are called for it; one of few that loop long calls them by itself."""
+        return bool(math.prod(_GEOMETRY.unpack(self.geometry)[:6]) >= _MANY)
 
     def __call__(self) -> Any:
         """Makes the launch; its status."""

@@ -53,6 +53,7 @@ from .memory.streams import Streams
 from .record.launch_recording import LaunchRecording
 from .record.operations import Foreign
 from .record.recorded_launch import Launched
+from .replay.bound_calls import BoundCalls
 from .replay.buffer_rotation import redirected
 from .replay.graph import Captured, Graph, forward_parts, reverse_parts
 from .replay.trace_cache import line_of, place_of, user_frame
@@ -127,6 +128,7 @@ class Tape(LaunchRecording):
         self._library: str | None = None
         self.known_calls: dict[Any, Any] = {}
         self.words: dict[Any, Any] = {}
+        self.bound: BoundCalls | None = None
         self._lease: object = None
         self._begun = self._seconds = 0.0
         self._decided = ""  # a kernel of which data have decided what it launches
@@ -137,6 +139,8 @@ class Tape(LaunchRecording):
         self.reversals = ReversePlanner(self)
         staging = Staging(lambda size: self._zeros(size, np.uint8, Kind.primal), self._works_on, self._admits)
         super().__init__(saved, transient, within, MadeArrays(self._new_home, staging))
+        self.bound = BoundCalls(self)
+        self.call, self.view_of = self.bound.call, self.bound.view_of
         weakref.finalize(self, self.streams.let_all_go).atexit = False
         weakref.finalize(self, self.guard.locks.release).atexit = False
 
@@ -183,6 +187,8 @@ class Tape(LaunchRecording):
         """Begins anew; the tape's own memory is kept, the caller's is let go."""
         self.known_calls.clear()
         self.words.clear()
+        if self.bound is not None:
+            self.bound.forget()
         self.streams.let_go()
         super().forget()
         self.reversals.forget()

@@ -57,6 +57,13 @@ def test_each_part_of_each_launch_is_run_once_and_in_order(workers: int) -> None
         assert (seen == 300 * run).all() and np.array_equal(order, expected)
 
 
+def test_what_is_small_calls_no_other_thread() -> None:
+    host, small, large = Host(None), np.zeros(N), np.zeros(1 << 15)
+    few = launch(host, "near", small, np.ones(N), np.float64(1), np.int32(N))
+    assert one([few, clearing(small)]).batch.workers == 1
+    assert one([few, clearing(large)]).batch.workers == few.func.workers  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("workers", WORKERS)
 def test_neighbours_see_what_the_launch_before_wrote(workers: int) -> None:
     host, random = Host(workers), np.random.default_rng(0)

@@ -176,9 +176,9 @@ def test_nothing_keeps_a_handle_alive() -> None:
     gc.disable()
     try:
         made = loss._made_by
-        assert type(loss) is Temporary and [known() for known in made._handles] == [loss]
+        assert type(loss) is Temporary and [known() for known in made.handles] == [loss]
         del loss
-        assert [known() for known in made._handles] == [None] and not made.is_handed_out
+        assert [known() for known in made.handles] == [None] and not made.is_handed_out
     finally:
         gc.enable()
 

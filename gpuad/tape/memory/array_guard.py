@@ -92,6 +92,11 @@ class Guard:
         if self.locks.goes_on:
             self._opened.setdefault(address_of(owner_of(array)), []).extend(self.locks.open(array))
 
+    @property
+    def holds_open(self) -> bool:
+        """Whether an array may be written until the next operation on it."""
+        return bool(self._opened)
+
     def lend(self, whole: Any, view: Any) -> None:
         """Somebody gets an array that an operation made, or a view of it."""
         if self.locks.goes_on and isinstance(whole, np.ndarray) and address_of(whole) not in self._opened:

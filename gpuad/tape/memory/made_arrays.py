@@ -98,6 +98,14 @@ class MadeArrays:
         """What is known of an array that an operation has made; None where it has no elements."""
         return self.arrays.get(self.staging.place_of(address(array))) if array.size else None
 
+    def is_own(self, array: Any) -> bool:
+        """Whether it is a view of an array that an operation made: what others have of that are views of their own (`handed_out`)."""
+        return type(array) is np.ndarray and bool(array.size) and address(owner_of(array)) in self.arrays
+
+    def is_own_shadow(self, array: Any) -> bool:
+        """Whether it is a view of the shadow of one."""
+        return type(array) is np.ndarray and bool(array.size) and self.homes.has(owner_of(array))
+
     def handed_out(self, x: Any) -> Any:
         """What a caller's code may keep: of an array that an operation made, or a view of it, one that keeps its memory from being used
         again."""
@@ -134,7 +142,8 @@ class MadeArrays:
         if self.arrays:
             streams.take_back(executor)
             for made in self.arrays.values():
-                self.part(made, executor)
+                if made.handles or made.apart:
+                    self.part(made, executor)
         for root in self.shadows.values():
             root.fill(0)
         return ""

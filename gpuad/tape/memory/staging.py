@@ -75,7 +75,12 @@ class Staging:
         self._batches: dict[Any, BatchDuplicated] = {}
         self.written: dict[Any, Part] = {}
         self._known: Mapping[int, Any] | None = None  # allocations that the program met before, where buffers may be made for others
+        self._fixed: Spans | None = None  # what the program works on, as long as that is the same
         self.begin()
+
+    def forget(self) -> None:
+        """Another program is recorded, which works on other memory."""
+        self._fixed = None
 
     def begin(self) -> None:
         """A round begins: no array has come."""
@@ -83,7 +88,6 @@ class Staging:
             buffer.outside = None
         self._bound: dict[int, Buffer] = {}  # by the address of what each stands for
         self._spans = Spans()
-        self._fixed: Spans | None = None
         self._unmade: dict[int, tuple[Callable[[], Any], Buffer]] = {}  # for pairs without a shadow, by their ids
         self.shadows: dict[Any, _StagedShadow] = {}
 
@@ -104,6 +108,7 @@ class Staging:
 
     def drop_unused(self) -> None:
         """Lets go of buffers to which nothing has come in a recording that is complete."""
+        self._fixed = None
         gone = {where for where, buffer in self.buffers.items() if buffer.outside is None and buffer not in self._lazily}
         if gone:
             self.buffers = {where: buffer for where, buffer in self.buffers.items() if where not in gone}

@@ -9,18 +9,40 @@ the memory is his, and the program is recorded as if it were new.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...arguments.annotations import Duplicated
 from ...arguments.arrays import address
+from ...arguments.deferred_clearing import DeferredClearing
 from ...runtime.array_types import NdArray
 from ...runtime.base import Executor
 from .buffers import Buffer
 
 Take = Callable[[Any], Any]
+
+
+class Seen:
+    """An array that an operation made, or a view of it, once for all handles of it: the `takes` that lead there, and the array that the
+    tape has. `views`: those that were made of it, by what was asked for; `pair`: it with its shadow, once it was needed."""
+
+    __slots__ = ("pair", "primal", "takes", "views")
+
+    def __init__(self, takes: tuple[Take, ...], primal: Any, pair: Duplicated | None) -> None:
+        self.takes, self.primal, self.pair = takes, primal, pair
+        self.views: dict[Hashable, Seen] = {}
+
+    def view(self, take: Take, key: Hashable) -> Seen:
+        """A view of it; `key`: what says the same as `take`, None for nothing."""
+        found = self.views.get(key) if key is not None else None
+        if found is None:
+            found = Seen((*self.takes, take), take(self.primal), None)
+            if key is not None and len(self.views) < _MANY:
+                self.views[key] = found
+        return found
+
 
 _MANY = 256  # views of an array that are remembered
 
@@ -51,17 +73,18 @@ class Made:
     """An array, not of size 0, that an operation made within the tape `owner`, at the user's line `where`. `pair`: the array with its
     shadow, as that tape knows it, which `shadow` makes when it is first needed; `stream`: on which the array was made last, `source`: on
     which its memory was, None where there are none. `apart`: whether others are given memory of their own; `memory`: the
-    array's, as a buffer for that."""
+    array's, as a buffer for that; `whole`: all of it, as handles see it."""
 
-    __slots__ = ("_handles", "_shared", "_view", "_views", "apart", "array", "memory", "owner", "pair", "source", "stream", "where")
+    __slots__ = ("_shared", "_view", "_views", "apart", "array", "handles", "memory", "owner", "pair", "source", "stream", "where", "whole")
 
     def __init__(self, array: NdArray, shadow: Callable[[Any], Any], owner: Any, stream: Any, where: str) -> None:
         self.array, self.owner, self.where = array, owner, where
         self.pair = Duplicated(array)
         self.pair._make = lambda: shadow(array)
+        self.whole = Seen((), array, self.pair)
         self.source = self.stream = stream
         self.apart, self.memory = False, Buffer.of(array)
-        self._handles: list[Callable[[], Any]] = []
+        self.handles: list[Callable[[], Any]] = []
         self._views: dict[tuple[Any, ...], Duplicated] = {}
         self._shared: Callable[[], Any] = _nobody
         self._view: Callable[[], Any] = _nobody
@@ -89,8 +112,8 @@ class Made:
     @property
     def has_handles(self) -> bool:
         """Whether anybody has a handle."""
-        self._handles = [known for known in self._handles if known() is not None]
-        return bool(self._handles)
+        self.handles = [known for known in self.handles if known() is not None]
+        return bool(self.handles)
 
     def seen(self, view: Any, path: Sequence[Take]) -> Duplicated:
         """The pair along a path, on which the array is this view: the same pair for views that are the same."""
@@ -104,20 +127,16 @@ class Made:
                 self._views[key] = pair
         return pair
 
-    def handed(self, handle: Temporary) -> None:
-        """Notes a handle."""
-        self._handles.append(weakref.ref(handle))
-
     def take_back(self, executor: Executor, mark: Any) -> Any:
         """The memory is about to be used again, on the current stream: each handle gets a copy of the array. What an interrupt leaves is
         taken back later. Gives the mark that is reached when the copy is there: `mark`, moved, or a new one."""
-        handles = [handle for known in self._handles if (handle := known()) is not None]
+        handles = [handle for known in self.handles if (handle := known()) is not None]
         if handles:
             copy = self._copy(executor)
             mark = executor.marked(mark)
             for handle in handles:
                 handle.part(copy, mark)
-        self._handles.clear()
+        self.handles.clear()
         if self.apart:  # who still has what was handed out has memory of his own
             self._shared = self._view = _nobody
         return mark
@@ -138,22 +157,23 @@ class Temporary(Duplicated):
     """A handle: the pair that a caller has of an array that an operation made, or a view of such a pair. Once it has parted it is a pair
     like any other."""
 
-    __slots__ = ("_arriving", "_inner", "_made_by", "_path")
+    __slots__ = ("_arriving", "_made_by", "_seen")
 
-    def __init__(self, made: Made, path: tuple[Take, ...] = ()) -> None:
-        super().__init__(_along(made.array, path))
+    def __init__(self, made: Made, seen: Seen | None = None) -> None:
+        self._seen = made.whole if seen is None else seen
         self._made_by: Made | None = made
-        self._path = path
-        self._inner: Duplicated | None = None
         self._arriving: Any = None  # a mark in a stream: until it is reached, the copy that it stands for is not there
-        made.handed(self)
+        self._primal = self._seen.primal  # what `Duplicated` sets, of an array that needs no look
+        self._shadow = self._make = self._of = self._deferred = None
+        self._keep = False
+        made.handles.append(weakref.ref(self))
 
     @property
     def primal(self) -> Any:
         """The array itself."""
         if self._made_by is not None:
             whole = self._made_by.handed_out()
-            view = _along(whole, self._path)
+            view = _along(whole, self._seen.takes)
             self._made_by.owner.guard.lend(whole, view)
             return view
         if self._arriving is not None:  # no stream of the caller's knows of the copy
@@ -165,6 +185,12 @@ class Temporary(Duplicated):
     def own_primal(self) -> Any:
         """The array, for code that does not let the caller have it."""
         return self._primal if self._made_by is not None else self.primal
+
+    @property
+    def shadow(self) -> NdArray:
+        """The shadow array."""
+        self._deferred = self._deferred or DeferredClearing()
+        return super().shadow
 
     @property
     def own_shadow(self) -> Any:
@@ -179,7 +205,7 @@ class Temporary(Duplicated):
     @property
     def maker(self) -> Made | None:
         """What is known of the array, if this is a handle of all of it."""
-        return None if self._path else self._made_by
+        return None if self._seen.takes else self._made_by
 
     @property
     def owner(self) -> object:
@@ -191,25 +217,27 @@ class Temporary(Duplicated):
         """The pair as the tape knows it."""
         if self._made_by is None:
             return self
-        if self._inner is None:
-            self._inner = self._made_by.seen(self._primal, self._path) if self._path else self._made_by.pair
-        return self._inner
+        seen = self._seen
+        if seen.pair is None:
+            seen.pair = self._made_by.seen(seen.primal, seen.takes)
+        return seen.pair
 
     def part(self, copy: Any, mark: Any = None) -> None:
         """It stands for this copy of its array from now on, which is there when the mark is reached. A shadow that it had is the tape's,
         which refuses it from now on."""
         if self._made_by is not None:
             pair, self._arriving = self.inner, mark
+            self._deferred = self._deferred or DeferredClearing()
             self._shadow = pair.own_shadow if pair.has_shadow else None
-            self._primal, self._made_by, self._inner = _along(copy, self._path), None, None
+            self._primal, self._made_by = _along(copy, self._seen.takes), None
 
     @property
     def _plain(self) -> type[Duplicated]:
         return Duplicated
 
-    def _view(self, take: Take) -> Duplicated:
+    def _view(self, take: Take, key: Hashable = None) -> Duplicated:
         if self._made_by is not None:
-            return Temporary(self._made_by, (*self._path, take))
+            return Temporary(self._made_by, self._seen.view(take, key))
         view = Duplicated(take(self.primal), take(self._shadow) if self._shadow is not None else None)
         view._of = self
         if self._shadow is None:

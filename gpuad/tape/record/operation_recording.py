@@ -16,7 +16,7 @@ from ...api import FlatArguments
 from ...arguments.annotations import BatchDuplicated, Duplicated
 from ...arguments.arrays import address, is_array, leaf_memory, namespace, refuse_subclass, resolve
 from ...arguments.layouts import float_views
-from ...arguments.recorder import unrecorded
+from ...arguments.recorder import current
 from ...errors import TapeError
 from ...pipeline import executor_of
 from ...program.ir.region import Region, of_array
@@ -70,8 +70,11 @@ class OperationRecording(Repeating):
 
         def act() -> None:
             self.transient.reset()
-            with unrecorded():
+            token = current.set(None)  # as `unrecorded`, in a line that runs once an operation
+            try:
                 run()
+            finally:
+                current.reset(token)
 
         self.store.refuse_needed(operation)
         self._stage_rule(operation)

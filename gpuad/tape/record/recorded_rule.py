@@ -6,6 +6,7 @@ reverse was declared with names that have a meaning (`rule_declaration`).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ...arguments.arrays import namespace, resolve
 from ...errors import TapeError
 from ...ir.dtypes import is_real
 from ...program.ir.region import Region
-from ...runtime.actions import Action, ByPython
+from ...runtime.actions import Action, ByPython, clearing
 from ...runtime.base import Memory
 from ..memory.arena import Arena
 from ..memory.version_finder import VersionFinder
@@ -59,7 +60,7 @@ class Ruled:
     needs: Mapping[str, Use]
     effect: Effect  # of this call: what is constant is read
 
-    def reverse(self, finder: VersionFinder) -> Action:
+    def reverse(self, finder: VersionFinder) -> list[Action]:
         """What clears the shadows of what was overwritten, and calls the rule's reverse; `finder` puts the versions together before."""
         versions = {name: self._version(name, finder) for name in self.needs if parameter_of(name) in self.rule.wanted}
         arena, place = finder.transient, finder.transient.here()
@@ -73,7 +74,24 @@ class Ruled:
             if call is not None and self.flows:
                 call(**{name: self._argument(name, versions, moved, arena) for name in self.rule.wanted})
 
-        return ByPython(run, self.name, self.where, self.rule.opaque or ("it looks at values to add them in order" if ordered else ""))
+        why = self.rule.opaque or ("it looks at values to add them in order" if ordered else "")
+        in_place = self._cleared_after()
+        if in_place is None:
+            return [ByPython(run, self.name, self.where, why)]
+        cleared = [clearing(shadow) for shadow in in_place.values() if shadow is not None]
+        if reverse is None or not self.flows:
+            return list(cleared)
+        given = {name: self._argument(name, versions, in_place, arena) for name in self.rule.wanted}
+        return [ByPython(_reset(partial(reverse, **given), arena, place, ROOM in given), self.name, self.where, why), *cleared]
+
+    def _cleared_after(self) -> dict[str, Any] | None:
+        """The shadows of what was overwritten, where the reverse of one of the package's own rules can have them as they are, for copies,
+        since they are cleared after it: it writes no other memory of theirs. None where it takes copies."""
+        if self.rule.opaque or self.rule.joint:
+            return None
+        shadows = {n: self.operands[n].shadow for n in self.effect.overwrites if n in self.operands}
+        free = all(n not in self.effect.reads and (s is None or s.flags.c_contiguous) for n, s in shadows.items())
+        return shadows if free else None
 
     def shadow_of(self, name: str) -> Any:
         """The shadow of an array argument or of an Active number, or None."""
@@ -163,6 +181,18 @@ class Ruled:
         """What was written without a shadow, and whether with values that depend on active data."""
         written = (self.operands[n] for n in self.effect.writes if n in self.operands)
         return [(o.use.allocation, o.use.region, bool(self.varied)) for o in written if o.shadow is None]
+
+
+def _reset(call: Callable[[], Any], arena: Arena, place: tuple[int, int], takes_room: bool) -> Callable[[], None]:
+    """A call that may take room behind a place."""
+    if not takes_room:
+        return call
+
+    def run() -> None:
+        arena.back_to(place)
+        call()
+
+    return run
 
 
 def view_in(memory: Memory, like: Any) -> Any:

@@ -165,8 +165,12 @@ class _Run:
 
     def __init__(self, operation: Ruled, tape: Any) -> None:
         self.operation, self.tape, self.looks, self.values = operation, tape, True, _opened(operation)
+        self._fixed = not operation.rule.opaque and ROOM not in self.values
 
     def __call__(self) -> None:
+        if self._fixed:
+            self.operation.rule.function(**self.values)
+            return
         rule, values = self.operation.rule, dict(self.values)
         if ROOM in values:
             values[ROOM] = self.tape.room

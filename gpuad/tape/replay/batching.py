@@ -17,6 +17,7 @@ from ...runtime.actions import Action, Clearing, Copying, named
 from ...runtime.base import Prepared
 from ...runtime.thread_pool import Batch, Item, Native, clearing_item, copy_item, launch_item
 
+_MANY_BYTES = 1 << 17  # of a copy
 _MOST = 1000  # threads; a launch in a batch has no more parts than 16 bits count
 
 
@@ -43,7 +44,10 @@ def batched(actions: Iterable[Action]) -> tuple[Action, ...]:
     def close() -> None:
         natives = [native for action in run if (native := _native(action)) is not None]
         if natives and len(run) > 1:
-            found.append(Batched(run.copy(), np.array(table).reshape(len(run), -1), max(native.workers for native in natives)))
+            rows = np.array(table).reshape(len(run), -1)
+            large = any(native.is_large for native in natives) or bool((rows[:, 4] * rows[:, 5] >= _MANY_BYTES).any())
+            workers = max(native.workers for native in natives) if large else 1  # to call others takes longer than what is small
+            found.append(Batched(run.copy(), rows, workers))
         else:
             found.extend(run)
         run.clear()

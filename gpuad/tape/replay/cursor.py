@@ -7,28 +7,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from ...arguments.layouts import signature
+from ...arguments.layouts import layout, signature
 from .previous_round import PreviousRound, PreviousStep
 from .trace_steps import END, Step
 
 MAX_MISSES = 3  # programs that differ each time are not compared for ever
 
 
+class Made(Protocol):
+    """What is known of arrays that a tape made."""
+
+    def is_own(self, array: Any) -> bool:
+        """Whether it is a view of an array that an operation made."""
+
+    def is_own_shadow(self, array: Any) -> bool:
+        """Whether it is a view of a shadow of one."""
+
+
 @dataclass(frozen=True, eq=False)
 class TracedProgram:
-    """The steps of a recording that is complete, and what they take for granted: arrays, by what they are, and the surroundings."""
+    """The steps of a recording that is complete, and what they take for granted: arrays, by what they are, shadows that the tape made, by
+    how they are laid out, and the surroundings."""
 
     steps: tuple[Step, ...]
     arrays: tuple[tuple[Any, tuple[Any, ...]], ...]
+    shadows: tuple[tuple[Any, tuple[Any, ...]], ...]
     surroundings: tuple[Any, ...]
 
     @classmethod
-    def of(cls, steps: Sequence[Step], surroundings: tuple[Any, ...]) -> TracedProgram:
-        """The program of these steps, with its end."""
-        arrays = {id(a): a for step in steps for a in step.arrays}
-        return cls((*steps, END), tuple((a, signature(a)) for a in arrays.values()), surroundings)
+    def of(cls, steps: Sequence[Step], surroundings: tuple[Any, ...], made: Made) -> TracedProgram:
+        """The program of these steps, with its end. `made`: which arrays are views of what the tape made, for an operation, which nobody
+        else ever has, and which of what it made for a shadow, which stays where it is."""
+        found = {id(a): a for step in steps for a in step.arrays}.values()
+        arrays = [a for a in found if not made.is_own(a)]
+        shadows = [a for a in arrays if made.is_own_shadow(a)]
+        others = tuple((a, signature(a)) for a in arrays if not made.is_own_shadow(a))
+        return cls((*steps, END), others, tuple((a, layout(a)) for a in shadows), surroundings)
 
     def holds(self, surroundings: tuple[Any, ...]) -> bool:
         """Whether all of that is still so."""
@@ -36,7 +52,10 @@ class TracedProgram:
 
     def changed(self) -> Any | None:
         """An array that is not what it was."""
-        return next((array for array, was in self.arrays if signature(array) != was), None)
+        for array, was in self.arrays:
+            if signature(array) != was:
+                return array
+        return next((array for array, was in self.shadows if layout(array) != was), None)
 
 
 class Cursor:
@@ -76,11 +95,11 @@ class Cursor:
             self._comparable = False
             self.unknown = f"an argument of {step.name} ({step.where}) is an object that can be changed"
 
-    def remember(self, steps: Sequence[Step], surroundings: tuple[Any, ...]) -> None:
+    def remember(self, steps: Sequence[Step], surroundings: tuple[Any, ...], made: Made) -> None:
         """The recording is complete."""
         self.previous = None
         if steps and self._comparable:
-            self.program = TracedProgram.of(steps, surroundings)
+            self.program = TracedProgram.of(steps, surroundings, made)
 
     def compare_with(self, previous: PreviousRound | None) -> None:
         """A program is recorded anew, in the place of the round before."""

@@ -58,6 +58,7 @@ class Repeating(Recording):
         self.doing.taken()
         self.doing.dry, self.copied = False, ((), ())
         self.guard.forget()
+        self.made.staging.forget()
 
     @property
     def library_name(self) -> str | None:
@@ -81,7 +82,7 @@ class Repeating(Recording):
     def _remember(self) -> None:
         """The recording is complete."""
         send_far(self.allocations.values())
-        self.cursor.remember(self.steps or (), self.surroundings())
+        self.cursor.remember(self.steps or (), self.surroundings(), self.made)
 
     def unknown(self, why: str = "one of its calls was refused or failed") -> None:
         """What a call that was refused, or has failed, left behind is not known as a step."""

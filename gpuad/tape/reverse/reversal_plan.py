@@ -252,7 +252,7 @@ class Reversal:
         if isinstance(operation, Foreign):
             return operation.reverse()
         if isinstance(operation, Ruled):
-            return [operation.reverse(finder)]
+            return operation.reverse(finder)
         assert isinstance(operation, Launched)
         return operation.reverse(finder, step.stages, step.moved, pools[operation.call.exact], known) if step.stages else []
 

@@ -31,6 +31,7 @@ from .reversal_plan import Plan
 
 Seed: TypeAlias = tuple[Any, Any, Any, Region]  # the shadow's elements, what goes there, the shadow's allocation, which elements of it
 _NUMBERS = (bool, int, float, complex, np.generic, tuple, list)  # and what NumPy makes an array of
+_PLAIN_NUMBERS = (int, float)
 _MOST = 8  # seeds read in place
 _SEEDS = "seeds are {Duplicated: array or number}, as in tape.reverse({loss: 1.0}), or {BatchDuplicated: a tuple of such}"
 
@@ -146,7 +147,8 @@ class Seeds:
 @dataclass(frozen=True, eq=False)
 class SeedKey:
     """A reversal with seeds, for those that follow with the same arrays: what was `found` for them by `Seeds`, and its plan. Seeds are
-    not kept alive. `premises`: what it all depends on besides."""
+    not kept alive; of a Python number the type is known, since what is done does not depend on its value. `premises`: what it all depends
+    on besides."""
 
     keys: tuple[Any, ...]
     seeds: tuple[Callable[[], Any], ...]
@@ -159,13 +161,17 @@ class SeedKey:
     def of(cls, seeds: Mapping[Any, Any], resolved: Sequence[Seed], premises: tuple[Any, ...], plan: Plan) -> SeedKey:
         """Seeds that were resolved as they are."""
         found = tuple((shadow, root, region) for shadow, _, root, region in resolved)
-        return cls(tuple(seeds), tuple(map(_weakly, seeds.values())), _signed(seeds), premises, found, plan)
+        known = tuple(type(seed) if type(seed) in _PLAIN_NUMBERS else _weakly(seed) for seed in seeds.values())
+        return cls(tuple(seeds), known, _signed(seeds), premises, found, plan)
 
     def matches(self, seeds: Any, premises: tuple[Any, ...]) -> bool:
         """Whether these are the same seeds for the same arrays."""
         if type(seeds) is not dict or len(seeds) != len(self.keys):
             return False
-        same = all(map(is_, seeds, self.keys)) and all(known() is seed for known, seed in zip(self.seeds, seeds.values(), strict=True))
+        same = all(map(is_, seeds, self.keys)) and all(
+            type(seed) is known if isinstance(known, type) else known() is seed
+            for known, seed in zip(self.seeds, seeds.values(), strict=True)
+        )
         return same and all(map(_is_same, premises, self.premises)) and _signed(seeds) == self.arrays
 
     def resolved(self, seeds: Mapping[Any, Any]) -> list[Seed]:
@@ -174,12 +180,15 @@ class SeedKey:
 
 
 def as_before(seeds: Mapping[Any, Any], resolved: Sequence[Seed], last: Mapping[Where, Callable[[], Any]]) -> bool:
-    """Whether all seeds are arrays that were the `last` ones too, each for the array of one shadow, and are read where they are or copied
-    from there: then the next reversal with them will be this one."""
+    """Whether all seeds are numbers, or arrays that were the `last` ones too, each for the array of one shadow, and are read where they are
+    or copied from there: then the next reversal with them will be this one."""
     if len(seeds) != len(resolved) or type(seeds) is not dict:
         return False
     given = zip(resolved, seeds.values(), strict=True)
-    return all(is_array(seed) and found is seed and last.get(where_of(root), _nothing)() is seed for (_, found, root, _), seed in given)
+    return all(
+        type(seed) in _PLAIN_NUMBERS or (is_array(seed) and found is seed and last.get(where_of(root), _nothing)() is seed)
+        for (_, found, root, _), seed in given
+    )
 
 
 def _signed(seeds: Mapping[Any, Any]) -> tuple[Any, ...]:
