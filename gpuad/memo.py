@@ -15,7 +15,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 SOME = 16  # sets of numbers of one kernel; a program that has other numbers at each launch is not asked for ever
 
 
-_OF_ONE_PROCESS = frozenset({"proved", "allowance"})  # seen by running a launch (GPUAD_CHECK=1 means this process); what proofs have left
+_OF_ONE_PROCESS = frozenset(
+    {"proved", "allowance", "traced"}
+)  # seen by running a launch (GPUAD_CHECK=1 means this process); what proofs have left; code
 
 
 class Same:

@@ -204,7 +204,8 @@ class Walk:
 
     def loop_body(self, stmt: ir.For, ranges: Ranges, last: int) -> None:
         """`last`: the greatest iteration number, -1 if there is none, UNBOUNDED if it is not known."""
-        self.block(stmt.body, ranges)
+        if last >= 0:
+            self.block(stmt.body, ranges)
 
     def trips(self, stmt: ir.For, start: Form, step: int, ranges: Ranges) -> int:
         """The greatest iteration number, -1 if there is none."""

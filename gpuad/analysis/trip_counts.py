@@ -149,7 +149,7 @@ class _Depths(Walk):
 
     def loop_body(self, stmt: For, ranges: Ranges, last: int) -> None:
         self.trip_counts.append((id(stmt), last + 1 if last < UNBOUNDED else None))
-        super().loop_body(stmt, ranges, last)
+        super().loop_body(stmt, ranges, max(last, 0))
         self.trip_counts.pop()
 
     def push(self, stmt: Push) -> None:

@@ -149,6 +149,7 @@ class Kernel(TextKernel):
         self.specializations = self._kept.specializations
         self._suited: dict[tuple[int | None, frozenset[str]], Kernel] = {}
         self._ready: dict[Hashable, Ready] = {}
+        self._alike: dict[Hashable, Ready] = {}  # but for whole numbers
         self._first_numbers: dict[int, int] | None = None  # those that move arrays, in the first call
         self._again: Past = {}
         self._varying = VaryingNumbers()
@@ -338,7 +339,7 @@ class Kernel(TextKernel):
             own = copy.copy(self)
             own.function = replace(self.function, dynamic=key[0], absent=key[1])
             own.specializations, own.facts = self._kept.part(key)
-            own._suited, own._ready, own._again, own._varying = {}, {}, {}, VaryingNumbers()
+            own._suited, own._ready, own._alike, own._again, own._varying = {}, {}, {}, {}, VaryingNumbers()
             own._first_numbers = None
             self._suited.setdefault(key, own)
         return self._suited[key]
@@ -448,15 +449,32 @@ class Kernel(TextKernel):
         call = known.call(args, stream, self._varying.of(known.frame)) if known is not None else None
         if call is not None:
             return call
-        call = self._bound(grid, block, args, shared_mem, stream, kinds, tangents)
-        call = replace(call, varying=self._varying.met(call))
-        made = ready(call, args) if like is not None and known is None else None
+        apart = specialization_key(grid, block, args, shared_mem, False) if like is not None and known is None else None
+        made, call = self._renumbered(self._alike.get(apart), args, stream)
+        if call is None:
+            call = self._bound(grid, block, args, shared_mem, stream, kinds, tangents)
+            call = replace(call, varying=self._varying.met(call))
+            made = ready(call, args) if apart is not None else None
         if made is not None:
-            if len(self._ready) >= _MANY:
-                self._ready.clear()
-            self._ready[like] = made
+            for known_calls, key in ((self._ready, like), (self._alike, apart)):
+                if len(known_calls) >= _MANY:
+                    known_calls.clear()
+                known_calls[key] = made
             call = replace(call, shared=made.shared)
         return call
+
+    def _renumbered(self, model: Ready | None, args: Sequence[Any], stream: Any) -> tuple[Ready | None, Call | None]:
+        """A call that is like an earlier one but for its whole numbers, which is checked as a new one; None if it has to be bound."""
+        made = model.renumbered(args) if model is not None else None
+        call = made.call(args, stream, self._varying.of(made.frame)) if made is not None else None
+        if made is None or call is None:
+            return None, None
+        call = replace(call, varying=self._varying.met(call))
+        plain = self.primal()
+        if self._loose(call, self._inside_of(plain, call)) != call.loose or self._absent_in(plain, call) != call.absent:
+            return None, None
+        self._check(plain, call)
+        return replace(made, key=call.key), call
 
     def bind_moved(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> Call:
         """As `bind`; a call whose numbers move arrays elsewhere than those of the first call is bound with views that begin there: what
@@ -522,17 +540,36 @@ class Kernel(TextKernel):
         call = Call(first, *geo, values=values, uses=uses)
         used = uses.values(call.every_whole_number)
         call = replace(call, used=used)
-        inside = self._inside | self.facts.get(("inside", call.key_of(plain)), lambda: pipeline.stays_inside(plain, call))
-        loose = frozenset(i for i, d in enumerate(leaves) if d.name not in inside and first.arguments[i].memory is not None)
+        varying = self._varying.met(call)
+        call = replace(call, varying=varying)
+        inside = self._inside_of(plain, call)
+        loose = self._loose(call, inside)
         bound = binds(inside=inside) if loose else first
-        call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose, values=values, uses=uses, used=used)
-        key = call.key_of(plain)
-        call = replace(call, absent=self.facts.get(("absent", key), lambda: pipeline.absent(plain, call)))
-        pipeline.check_device(call)
-        extents = self.facts.get(("extents", key), lambda: sure_extents(plain, call.numbers(plain)))
-        pipeline.check_bounds(plain, call, extents)
-        pipeline.check_reads(plain, call, self.facts.get(("reads", key), lambda: sure_reads(plain, call.numbers(plain))))
+        call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose, values=values, uses=uses, used=used, varying=varying)
+        call = replace(call, absent=self._absent_in(plain, call))
+        self._check(plain, call)
         return call
+
+    def _inside_of(self, plain: IrKernel, call: Call) -> frozenset[str]:
+        """Names of the parameters through which a launch stays inside of the views."""
+        found = call.fact(self.facts, ("inside",), call.key_of(plain), plain, partial(pipeline.stays_inside, plain, call))
+        return self._inside | found
+
+    def _loose(self, call: Call, inside: frozenset[str]) -> frozenset[int]:
+        """Positions of the other ones."""
+        arguments = call.bound.arguments
+        return frozenset(i for i, d in enumerate(self.leaves) if d.name not in inside and arguments[i].memory is not None)
+
+    def _absent_in(self, plain: IrKernel, call: Call) -> frozenset[int]:
+        """Positions of the parameters without an array to which a launch may come."""
+        return call.fact(self.facts, ("absent",), call.key_of(plain), plain, partial(pipeline.absent, plain, call))
+
+    def _check(self, plain: IrKernel, call: Call) -> None:
+        """Refuses a launch that leaves its memory."""
+        pipeline.check_device(call)
+        key = call.key_of(plain)
+        pipeline.check_bounds(plain, call, call.fact(self.facts, ("extents",), key, plain, partial(sure_extents, plain)))
+        pipeline.check_reads(plain, call, call.fact(self.facts, ("reads",), key, plain, partial(sure_reads, plain)))
 
 
 class OfFunction(Kernel):

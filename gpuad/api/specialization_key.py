@@ -18,7 +18,8 @@ from ..analysis.uniform_uses import UniformUses
 from ..arguments import Bound, BoundArgument
 from ..arguments.annotations import Active, Const, Stopped
 from ..arguments.arrays import address, fills, is_array, resolve
-from ..arguments.conversions import is_null
+from ..arguments.conversions import Place, is_null
+from ..errors import GpuadError
 from ..ir.nodes import Kernel
 from ..ir.types import HALVES
 from ..pipeline import Call, executor_of
@@ -35,13 +36,13 @@ _LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is ro
 # --- what calls share --------------------------------------------------------------------------------------------------------------------
 
 
-def specialization_key(grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int) -> Hashable:
-    """What two calls have to share to be alike; None for what is not known to be said by it."""
+def specialization_key(grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, numbers: bool = True) -> Hashable:
+    """What two calls have to share to be alike, or to be so but for their whole `numbers`; None for what is not known to be said by it."""
     if not (plain(grid) and plain(block) and type(shared_mem) is int and isinstance(args, tuple | list)):
         return None
     found: list[Any] = [grid, block, shared_mem]
     for x in args:
-        kind = _kind(x)
+        kind = _kind(x) if numbers or type(x) not in WHOLE else type(x)
         if kind is None:
             return None
         found.append(kind)
@@ -120,7 +121,7 @@ def _primal(kind: str, x: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """A call that has been bound, for all that are like it."""
+    """A call that has been bound, for all that are like it. `key`: None while it is not known."""
 
     name: str
     parts: tuple[Part, ...]
@@ -152,8 +153,24 @@ class Ready:
             Bound(self.name, tuple(arguments), self.aliases, self.library, 1), self.grid, self.block, self.shared_mem, stream, self.loose,
             self.absent, self.values, varying, self.uses, self.used, shared=self.shared,
         )  # fmt: skip
-        call.__dict__.update(key=self.key, frame=self.frame, overlaps={})  # what it would find out
+        call.__dict__.update(frame=self.frame, overlaps={}, **({} if self.key is None else {"key": self.key}))  # what it would find out
         return call
+
+    def renumbered(self, args: Sequence[Any]) -> Ready | None:
+        """The same with the whole numbers of these arguments, of which nothing has been found out; None where one cannot be passed."""
+        parts = []
+        for part, x in zip(self.parts, args, strict=True):
+            if type(x) in WHOLE and not part.pointer:
+                try:
+                    like = Place(self.name, part.like.position, part.like.declaration).bind(x)
+                except GpuadError:  # which is said of the call as a whole
+                    return None
+                part = replace(part, like=like)
+            parts.append(part)
+        arguments = tuple(p.like for p in parts)
+        call = Call(Bound(self.name, arguments, self.aliases, self.library, 1), self.grid, self.block, values=self.values)
+        used = self.uses.values(call.every_whole_number) if self.uses is not None else None
+        return replace(self, parts=tuple(parts), key=None, used=used, shared={})
 
     def memory(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
         """What kernels get for such arguments and for their shadows; None if they have to be looked at."""

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,8 +27,11 @@ from ..errors import LaunchError
 from ..ir.aliases import Aliases
 from ..ir.nodes import Block, Kernel, Var
 from ..ir.types import BOOL
+from ..memo import Memo
 from ..runtime.base import Argument, Dim3, Executor, Prepared, prepared
+from ..traced_numbers import Traces
 
+_T = TypeVar("_T")
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
 
@@ -149,6 +152,23 @@ class Call:
         if self.uses is None or self.used is None or not self.uses.determine(origin, blocks, params):
             return self.key
         return "used", self.frame, self.used
+
+    def fact(self, facts: Memo, name: tuple[Hashable, ...], key: Hashable, kernel: Kernel, find: Callable[[Numbers], _T]) -> _T:
+        """The fact that `find` gives for the numbers of the launch, kept under its name and `key`. Where numbers vary, what is found for
+        some of them is known for all for which it is found in the same way (`traced_numbers`). `find` takes nothing else that depends on
+        the whole numbers of the launch. `kernel`: whose parameters they are."""
+        own, given = (*name, key), self.numbers(kernel)
+
+        def known() -> _T:
+            found: _T = facts.get(own, lambda: find(given))
+            return found
+
+        if not self.varying or own in facts.known:
+            return known()
+        traces: Traces = facts.get(("traced", *name, self.at_large.key), Traces)
+        parameters = (kernel.params[i] for i in sorted(self.varying))
+        varying = {p: given.scalars[p] for p in parameters if isinstance(p, Var) and p in given.scalars}
+        return traces.of(varying, lambda numbers: find(replace(given, scalars={**given.scalars, **numbers})), known)
 
     @cached_property
     def frame(self) -> Hashable:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.affine_forms import Launch as Numbers
 from ..analysis.affine_forms import footprints
 from ..analysis.index_polynomials import evaluate, strides
 from ..analysis.must_define import defines_before_use
@@ -66,10 +67,10 @@ def check_reads(kernel: Kernel, call: Call, extents: tuple[Extent, ...]) -> None
             _check_inside(call, position, extent, "reads `{}` from element {} to {} ({})")
 
 
-def absent(kernel: Kernel, call: Call) -> frozenset[int]:
-    """Positions of the pointers without an array to which the launch may come. LaunchError for one to which it surely does."""
+def absent(kernel: Kernel, call: Call, numbers: Numbers) -> frozenset[int]:
+    """Positions of the pointers without an array to which the launch, with these numbers, may come. LaunchError for one to which it surely
+    does."""
     found = set()
-    numbers = call.numbers(kernel)
     for position, (item, argument) in enumerate(zip(kernel.params, call.bound.arguments, strict=False)):
         if not isinstance(item, Buffer) or argument.memory is not None or argument.array is not None:
             continue
@@ -90,11 +91,11 @@ def check_adjoint_bounds(adjoint: Adjoint, call: Call) -> None:
     it reads there and does not use does no harm."""
     shadows = {p.item: p.position for p in adjoint.parameters if p.role == "shadow"}
 
-    def find() -> tuple[Extent, ...]:
+    def find(numbers: Numbers) -> tuple[Extent, ...]:
         body = Kernel(adjoint.name, adjoint.params, adjoint.layout.body, adjoint.primal.span)
-        return tuple(e for e in sure_extents(body, call.numbers(adjoint.primal)) if e.buffer in shadows)
+        return tuple(e for e in sure_extents(body, numbers) if e.buffer in shadows)
 
-    for extent in adjoint.facts.get(("bounds", call.key_of_adjoint(adjoint)), find):
+    for extent in call.fact(adjoint.facts, ("bounds",), call.key_of_adjoint(adjoint), adjoint.primal, find):
         words = "reads `{}` from element {} to {} ({}), and its adjoint would add to the shadow there"
         _check_inside(call, shadows[extent.buffer], extent, words)
 
@@ -129,9 +130,8 @@ def premises_hold(adjoint: Adjoint, call: Call) -> bool:
     return filled
 
 
-def stays_inside(kernel: Kernel, call: Call) -> frozenset[str]:
-    """Names of the pointer parameters through which the launch provably stays inside of the view that was passed."""
-    numbers = call.numbers(kernel)
+def stays_inside(kernel: Kernel, call: Call, numbers: Numbers) -> frozenset[str]:
+    """Names of the pointer parameters through which the launch, with these numbers, provably stays inside of the view that was passed."""
     found = footprints(kernel.body, kernel.buffers, numbers)
     inside = set()
     for item, argument in zip(kernel.params, call.bound.arguments, strict=False):
@@ -312,9 +312,8 @@ def stores_in_doubt(adjoint: Inspected, call: Call) -> list[Buffer]:
 def check_races(adjoint: Inspected, call: Call) -> None:
     """Refuses a launch in which one thread surely reads what another writes."""
     active = adjoint.activity.__contains__
-    race = adjoint.facts.get(
-        ("race", call.key_of_adjoint(adjoint)), lambda: proved_race(adjoint.primal, call.numbers(adjoint.primal), active)
-    )
+    key = call.key_of_adjoint(adjoint)
+    race = call.fact(adjoint.facts, ("race",), key, adjoint.primal, lambda numbers: proved_race(adjoint.primal, numbers, active))
     if race is not None:
         raise UnsupportedError(
             f"a data race: in this launch a thread reads an element of `{race.buffer.name}` here that another thread "

@@ -22,6 +22,7 @@ from gpuad.analysis.uniform_uses import UniformUses
 from gpuad.pipeline import schedule
 from gpuad.pipeline.calls import Call
 from gpuad.tape.record import recording
+from gpuad.traced_numbers import Recorder
 
 N, MOST = 12, 6  # elements that threads have, and the numbers are below
 SIZE = 4 * N + N * MOST
@@ -147,6 +148,7 @@ WRONG = {
     "bound": "if (i < a + 4) y[i] = y[i] * x[i]; else h[i] = 0;",
     "stride": "atomicAdd(&h[i * a], x[i]); y[i] = x[i * b];",
     "remainder": "h[i + a % 2] = y[i] * x[i];",
+    "sides": "if (a > 2) y[i] = y[i] * x[i]; else h[i] = y[i] * x[i];",
     "loop": "for (int j = 0; j < a; ++j) h[i + j * n] = y[i] * x[j];",
 }
 
@@ -174,7 +176,15 @@ def launches_that_are_not_told_apart() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("fault", [facts_without_a_number, launches_that_are_not_told_apart])
+@contextmanager
+def traces_without_guards() -> Iterator[None]:
+    """What is found for one value is taken for that of all, whatever was asked of it on the way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recorder, "guard", lambda _, parts, outcome: outcome)
+        yield
+
+
+@pytest.mark.parametrize("fault", [facts_without_a_number, launches_that_are_not_told_apart, traces_without_guards])
 def test_a_key_that_lacks_a_number_is_found(fault: Callable[[], AbstractContextManager[None]]) -> None:
     """By the same comparison, of programs, whose reverse depends on where launches write."""
     order = [(a, 1) for a in (0, 1, 3, 2, 5, 4)]
@@ -262,12 +272,15 @@ def test_proofs_are_asked_for_the_first_values(body: str, on_tape: bool, monkeyp
     ("body", "most"),
     [
         ("if (a % 3 == 0) y[i] = y[i] * x[i];", 2),
-        ("y[i] = y[i] * x[i + a % 3];", 3),
-        ("h[i + a / 8 * n] = y[i] * y[i];", 3),
-        ("if (i < a + 4) y[i] = y[i] * x[i];", 20),
+        ("y[i] = y[i] * x[i + a % 3];", 2),
+        ("h[i + a / 8 * n] = y[i] * y[i];", 2),
+        ("if (i < a + 4) y[i] = y[i] * x[i];", 3),
+        ("if (i >= a) y[i] = y[i] * x[i];", 3),
+        ("if (i * (a + 1) < n) y[i * (a + 1)] = y[i * (a + 1)] * x[i];", 2),
+        ("for (int j = 0; j < a; ++j) y[i] = y[i] * x[j];", 3),
     ],
 )
-def test_what_is_touched_is_found_out_for_what_the_kernel_makes_of_a_number(body: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_touched_is_found_out_for_all_numbers_that_are_alike(body: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     plain = recording.reaches_of
     monkeypatch.setattr(recording, "reaches_of", lambda *args: (asked.append(1), plain(*args))[1])

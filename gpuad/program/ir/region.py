@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...runtime.array_types import NdArray
+from ...traced_numbers import recorded
 
 Spans = NDArray[np.int64]  # shape (n, 2): begin and end (excluded), sorted, disjoint, not touching
 
@@ -59,16 +60,22 @@ class Region:
         return f"Region({shown}{', ...' if len(self.spans) > 3 else ''}; {self.nbytes} B)"
 
     def __or__(self, other: Region) -> Region:
+        if other.__class__ is not Region:
+            return NotImplemented
         if not other or other is self:
             return self
         return self._known("|", other, _union) if self else other
 
     def __and__(self, other: Region) -> Region:
+        if other.__class__ is not Region:
+            return NotImplemented
         if not self or not other or self.high <= other.low or other.high <= self.low:
             return EMPTY
         return self if other is self else self._known("&", other, _intersection)
 
     def __sub__(self, other: Region) -> Region:
+        if other.__class__ is not Region:
+            return NotImplemented
         if not self or not other or self.high <= other.low or other.high <= self.low:
             return self
         return EMPTY if other is self else self._known("-", other, _difference)
@@ -78,6 +85,8 @@ class Region:
         return self if by == 0 or not self else Region(self.spans + by)
 
     def __le__(self, other: Region) -> bool:
+        if other.__class__ is not Region:
+            return NotImplemented
         return (self & other) is self
 
     def _known(self, op: str, other: Region, compute: Any) -> Region:
@@ -96,12 +105,14 @@ def of_bytes(spans: bytes) -> Region:
     return _interned.get(spans) or Region(np.frombuffer(spans, np.int64).reshape(-1, 2))
 
 
+@recorded
 @lru_cache(1 << 12)
 def span(low: int, high: int) -> Region:
     """The bytes from `low` to `high` (excluded)."""
     return Region(np.array([[low, high]], np.int64)) if high > low else EMPTY
 
 
+@recorded
 def lattice(low: int, run: int, steps: Iterable[tuple[int, int]]) -> Region:
     """The runs of `run` bytes at `low + sum(i_k * stride_k)`, with 0 <= i_k < count_k for each (stride, count) in `steps`."""
     starts = np.array([low], np.int64)

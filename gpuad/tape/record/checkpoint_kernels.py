@@ -10,6 +10,7 @@ Guarantees that the adjoint does not read the given memory any more, and valid I
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ...ad.checkpoint_selection import Cut, memory_read, smallest_cut
 from ...ad.reversed_loops import run_forwards
@@ -19,6 +20,7 @@ from ...ir.nodes import Buffer, Kernel, Load, Store
 from ...ir.rewrite import Names, written_in
 from ...ir.verify import verify
 from ...optimize.simplify import simplify
+from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
 from ...pipeline.pattern import Parameter, stack_parameters
 from ..memory.effects import reached
@@ -78,13 +80,16 @@ def _memory(adjoint: Adjoint, positions: frozenset[int]) -> frozenset[Buffer]:
     return frozenset(b for role, b in found if isinstance(b, Buffer) and (role == "entry" or (role == "primal" and b not in written)))
 
 
-def cutting_for(adjoint: Adjoint, positions: frozenset[int], numbers: Numbers, threads: int) -> Cutting | None:
-    """As `cutting`, with the number of elements that the logs have in a launch with these numbers."""
-    cut = cutting(adjoint, positions)
-    return None if cut is None else replace(cut, elements=_elements(cut, numbers, threads))
+def cutting_for(adjoint: Adjoint, positions: frozenset[int], call: Call) -> Cutting | None:
+    """As `cutting`, with the number of elements that the logs have in a launch."""
+    cut: Cutting | None = adjoint.facts.get(("cutting", positions), lambda: cutting(adjoint, positions))
+    if cut is None:
+        return None
+    name, key = ("elements", positions), call.key_of_adjoint(adjoint)
+    return replace(cut, elements=call.fact(adjoint.facts, name, key, adjoint.primal, partial(_elements, cut, call.threads)))
 
 
-def _elements(cut: Cutting, numbers: Numbers, threads: int) -> int:
+def _elements(cut: Cutting, threads: int, numbers: Numbers) -> int:
     """How many elements the logs of a launch need: those of threads that come to write or to read one."""
     body = (*cut.extraction.body, *cut.adjoint.unlaid)
     found = [reached(body, b, numbers, (Load, Store), 1) for b in cut.saved]

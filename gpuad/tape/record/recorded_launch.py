@@ -157,10 +157,10 @@ class Reaches:
     must: tuple[Reach, ...] = ()
 
 
-def reaches_of(kernel: Kernel, adjoint: Adjoint | None, call: Call) -> Reaches:
-    """What a launch and its adjoint reach."""
-    written = writes(kernel, call)
-    must = _must(kernel, call, written)
+def reaches_of(kernel: Kernel, adjoint: Adjoint | None, call: Call, numbers: Numbers) -> Reaches:
+    """What a launch with these numbers and its adjoint reach."""
+    written = writes(kernel, call, numbers)
+    must = _must(kernel, call, written, numbers)
     if adjoint is None:
         return Reaches(written, must=must)
     uses: dict[tuple[str, int], Reach] = {}
@@ -170,7 +170,7 @@ def reaches_of(kernel: Kernel, adjoint: Adjoint | None, call: Call) -> Reaches:
     for p in adjoint.parameters:
         if p.role not in ("primal", "entry", "working") or not isinstance(p.item, Buffer):
             continue
-        use = _read_by_reverse(adjoint, p, call)
+        use = _read_by_reverse(adjoint, p, call, numbers)
         if use is None:
             continue
         uses[p.role, p.position] = use
@@ -183,7 +183,7 @@ def cuts_of(adjoint: Adjoint, reaches: Reaches, call: Call) -> Cuts:
     sizes: dict[int, int] = {}
     for reach in reaches.before:
         sizes[reach.position] = sizes.get(reach.position, 0) + absolutely(reach, call).nbytes
-    return Cuts(adjoint, call.numbers(adjoint.primal), call.threads, sizes)
+    return Cuts(adjoint, call, sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,8 +192,7 @@ class Cuts:
     `sizes`: its bytes, by argument."""
 
     adjoint: Adjoint
-    numbers: Numbers
-    threads: int
+    call: Call
     sizes: Mapping[int, int]
     found: dict[frozenset[int], Cutting | None] = field(default_factory=dict)
 
@@ -220,13 +219,12 @@ class Cuts:
 
     def _cut(self, positions: frozenset[int]) -> Cutting | None:
         with doing(f"looking for the fewest bytes that `{self.adjoint.primal.name}` needs"):
-            cut, memory = cutting_for(self.adjoint, positions, self.numbers, self.threads), sum(self.sizes[p] for p in positions)
+            cut, memory = cutting_for(self.adjoint, positions, self.call), sum(self.sizes[p] for p in positions)
         spares = cut is not None and any(cut.spares(p) for p in self.sizes if p not in positions)
         return cut if cut is not None and (cut.total < memory or (spares and cut.total == memory)) else None
 
 
-def _must(kernel: Kernel, call: Call, written: tuple[Reach, ...]) -> tuple[Reach, ...]:
-    numbers = call.numbers(kernel)
+def _must(kernel: Kernel, call: Call, written: tuple[Reach, ...], numbers: Numbers) -> tuple[Reach, ...]:
     found = []
     for reach in written:
         buffer, memory = kernel.params[reach.position], call.bound.arguments[reach.position].memory
@@ -235,17 +233,16 @@ def _must(kernel: Kernel, call: Call, written: tuple[Reach, ...]) -> tuple[Reach
     return tuple(found)
 
 
-def _read_by_reverse(adjoint: Adjoint, p: Parameter, call: Call) -> Reach | None:
+def _read_by_reverse(adjoint: Adjoint, p: Parameter, call: Call, numbers: Numbers) -> Reach | None:
     assert isinstance(p.item, Buffer)
     body = (*adjoint.layout.body, *adjoint.layout.counting)
     if not any(isinstance(s, Load) and s.buffer == p.item for s in walk_stmts(body)):
         return None
     kinds = (Load, *(WRITES if p.role != "primal" else ()))  # the kernel that counts may overwrite what the reverse only reads
-    return _reach(body, p.item, p.position, call, call.numbers(adjoint.primal), kinds)
+    return _reach(body, p.item, p.position, call, numbers, kinds)
 
 
-def _reaches(kernel: Kernel, call: Call, kinds: tuple[Any, ...]) -> tuple[Reach, ...]:
-    numbers = call.numbers(kernel)
+def _reaches(kernel: Kernel, call: Call, kinds: tuple[Any, ...], numbers: Numbers) -> tuple[Reach, ...]:
     found = []
     for position, item in enumerate(kernel.params[: len(call.bound.arguments)]):
         if not isinstance(item, Buffer) or position in call.overlaps:
@@ -255,19 +252,19 @@ def _reaches(kernel: Kernel, call: Call, kinds: tuple[Any, ...]) -> tuple[Reach,
     return tuple(r for r in found if r is not None)
 
 
-def reads(kernel: Kernel, call: Call) -> tuple[Reach, ...]:
-    """What the primal reads."""
-    return _reaches(kernel, call, (Load, Atomic))
+def reads(kernel: Kernel, call: Call, numbers: Numbers) -> tuple[Reach, ...]:
+    """What the primal reads in a launch with these numbers."""
+    return _reaches(kernel, call, (Load, Atomic), numbers)
 
 
-def reads_again(kernel: Kernel, call: Call) -> tuple[Reach, ...]:
+def reads_again(kernel: Kernel, call: Call, numbers: Numbers) -> tuple[Reach, ...]:
     """What the primal reads, and what it adds to."""
-    return _reaches(kernel, call, (Load, Atomic, Accumulate, Take))
+    return _reaches(kernel, call, (Load, Atomic, Accumulate, Take), numbers)
 
 
-def writes(kernel: Kernel, call: Call) -> tuple[Reach, ...]:
+def writes(kernel: Kernel, call: Call, numbers: Numbers) -> tuple[Reach, ...]:
     """What the primal may write."""
-    return _reaches(kernel, call, WRITES)
+    return _reaches(kernel, call, WRITES, numbers)
 
 
 def _reach(body: Any, item: Buffer, position: int, call: Call, numbers: Numbers, kinds: tuple[Any, ...]) -> Reach | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -282,14 +283,13 @@ class Recording:
         effects, uses = self._ours(reaches, call)
         cuts: Cuts | None = None
         if adjoint is not None and reaches.before and not self.save_all and self.within is None:  # else launches run again from memory
-            cuts = kernel.facts.get(("cuts", adjoint, call.key_of_adjoint(adjoint)), lambda: cuts_of(adjoint, reaches, call))
+            cuts = cuts_of(adjoint, reaches, call)
         return Launched(kernel.name, where, call, effects, adjoint, uses, [], kernel, cuts)
 
     def _reaches(self, kernel: Kernel, primal: Primal, adjoint: Adjoint | None, call: Call) -> Reaches:
         source = adjoint.primal if adjoint is not None else primal
         key = call.key_of(source) if adjoint is None else call.key_of_adjoint(adjoint)
-        found: Reaches = kernel.facts.get(("reaches", adjoint, key), lambda: reaches_of(source, adjoint, call))
-        return found
+        return call.fact(kernel.facts, ("reaches", adjoint), key, source, partial(reaches_of, source, adjoint, call))
 
     def reach(self, kernel: Kernel, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
         """What a launch does to memory, and what the adjoint reads, by its parameters."""
@@ -321,12 +321,14 @@ class Recording:
 
     def _touching(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
         primal = kernel.primal(call.aliases())
-        found = kernel.facts.get(("touched", call.key_of(primal)), lambda: (reads(primal, call), writes(primal, call)))
+        key = call.key_of(primal)
+        found = call.fact(kernel.facts, ("touched",), key, primal, lambda n: (reads(primal, call, n), writes(primal, call, n)))
         return [self._use(r, call) for r in found[0]], [self._use(r, call) for r in found[1]]
 
     def read_again(self, kernel: Kernel, primal: Primal, call: Call) -> list[Use]:
         """What decides what a launch writes, what it adds to included."""
-        found = kernel.facts.get(("read again", call.key_of(primal)), lambda: reads_again(primal, call))
+        key = call.key_of(primal)
+        found = call.fact(kernel.facts, ("read again",), key, primal, partial(reads_again, primal, call))
         return [self._use(r, call) for r in found]
 
     def touched(self, operation: Launched) -> tuple[list[Use], list[Use]]:

@@ -41,17 +41,14 @@ class Touch:
 Exact: TypeAlias = "tuple[Region, Reach]"
 
 
-def touches_of(adjoint: Adjoint, call: Call) -> tuple[Touch, ...]:
-    """For each shadow of a launch."""
-    launch, plain = call.numbers(adjoint.primal), pipeline.plain_shadows(adjoint, call)
-    gathering = pipeline.gathering(adjoint, call)
-    gathered = gathering.buffers if gathering is not None else frozenset()
+def touches_of(adjoint: Adjoint, call: Call, plain: frozenset[Buffer], gathered: frozenset[Buffer], launch: Launch) -> tuple[Touch, ...]:
+    """For each shadow of a launch with these numbers, of which some are accumulated plainly and some are gathered."""
     body = adjoint.layout.body
     shadows = {p.item: p.position for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)}
     exact = {b: found for b in shadows if b in plain and (found := _exact(body, b, launch)) is not None}
     collected = {b: region for b in shadows if b in gathered and (region := _collected(body, b, launch)) is not None}
     other = [b for b in shadows if b in plain and b not in exact]
-    collected |= {b: region for b in other if (region := _begun(body, b, launch) or _counted(adjoint, call, b)) is not None}
+    collected |= {b: region for b in other if (region := _begun(body, b, launch) or _counted(adjoint, call, b, launch)) is not None}
     return tuple(_touch(item, position, body, launch, exact, collected) for item, position in shadows.items())
 
 
@@ -108,11 +105,13 @@ def _begun(body: Block, buffer: Buffer, launch: Launch) -> Region | None:
     return first[0] if first is not None and everything is not None and everything <= first[0] else None
 
 
-def _counted(adjoint: Adjoint, call: Call, buffer: Buffer) -> Region | None:
+def _counted(adjoint: Adjoint, call: Call, buffer: Buffer, launch: Launch) -> Region | None:
     """The elements that are touched once, where an inspector is asked for them: all taken, or all added to by one statement."""
     stmts = list(touches(adjoint.layout.body, buffer))
     alike = all(isinstance(s, Take) for s in stmts) or (len(stmts) == 1 and isinstance(stmts[0], Accumulate))
-    found = pipeline.is_injective(adjoint, call, buffer) if alike else None
+    if not alike or launch != call.numbers(adjoint.primal):  # which pins them, if they are traced
+        return None
+    found = pipeline.is_injective(adjoint, call, buffer)
     return Region(found.spans) if found is not None and found.once and found.spans is not None else None
 
 

@@ -69,8 +69,10 @@ class Shadowed:
 
 
 def _shadowed(adjoint: Adjoint, call: Call) -> Shadowed:
-    key = "touches", call.key_of_adjoint(adjoint), pipeline.at_large(adjoint, call).key, pipeline.plain_shadows(adjoint, call)
-    found: tuple[Touch, ...] = adjoint.facts.get(key, lambda: touches_of(adjoint, call))
+    plain, gathering = pipeline.plain_shadows(adjoint, call), pipeline.gathering(adjoint, call)
+    gathered = gathering.buffers if gathering is not None else frozenset()
+    find = partial(touches_of, adjoint, call, plain, gathered)
+    found = call.fact(adjoint.facts, ("touches", plain, gathered), call.key_of_adjoint(adjoint), adjoint.primal, find)
     each = [(t, pipeline.shadow_of(call, t.position, width)) for t in found for width in range(call.bound.width)]
     places = tuple((t, m, _reach(t, m)) for t, m in each if m is not None)
     return Shadowed(places, {where_of(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _disjoint(places))
@@ -178,7 +180,7 @@ def _boxes(operation: Launched, shadowed: Shadowed, state: ShadowState) -> dict[
         if not wanted or t.buffer not in elements:
             continue
         large = pipeline.at_large(adjoint, call)
-        key, relative = ("box", call.key_of_adjoint(adjoint), large.key, pipeline.plain_allowed(), t.buffer), known.moved(-m.offset)
+        key, relative = ("box", large.key, pipeline.plain_allowed(), t.buffer), known.moved(-m.offset)
         boxed = adjoint.facts.get((*key, relative), partial(box_within, elements[t.buffer], relative, call.numbers(adjoint.primal)))
         if boxed is None or _is_touched_elsewhere(boxed.region.moved(m.offset), t, m, shadowed):
             continue
