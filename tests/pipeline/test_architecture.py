@@ -19,7 +19,7 @@ FLOORS = (
     {"source"},
     {"errors"},
     {"public_calls"},
-    {"budget", "context_variables", "deferred_import", "memo", "pages", "progress", "recursion_limit"},
+    {"budget", "context_variables", "deferred_import", "memo", "pages", "progress", "recursion_limit", "traced_numbers"},
     {"ir"},
     {"affine", "analysis"},
     {"optimize"},
