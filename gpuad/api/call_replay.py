@@ -20,6 +20,7 @@ from ..arguments.arrays import address, resolve
 from ..errors import LaunchError
 from ..pipeline import executor_of
 from ..runtime.base import Executor, owner_of, plain_address
+from ..runtime.tensor_versions import Counting, count_writes, tensor_of
 from ..runtime.thread_pool import Native
 
 REAL = frozenset({float, np.float32, np.float64})
@@ -156,6 +157,7 @@ class CallReplay:
     executor: Executor
     launches: tuple[Packed, ...]
     fresh: tuple[tuple[Fresh, int | None, tuple[tuple[int, int, int], ...]], ...]  # which of the arrays it copies; by launch, place, offset
+    tensors: tuple[int, ...] = ()  # which of the arrays it writes lie in tensors of PyTorch
 
     def made(self, said: CallKey, switches: tuple[bool, ...]) -> bool:
         """Makes a call that was found by its words; False, and nothing is done, if it is another one."""
@@ -173,9 +175,13 @@ class CallReplay:
             held.append(fresh.made(None if source is None else said.arrays[source]))
             at = address(held[-1])
             launches = _with(launches, [(k, j, (at + offset).to_bytes(_SLOT, sys.byteorder)) for k, j, offset in places])
-        for entry, geometry, slots in launches:
-            if entry(geometry, slots):
-                raise LaunchError(f"{entry.__name__.removeprefix('gpuad_launch_')}: out of memory")
+        try:
+            for entry, geometry, slots in launches:
+                if entry(geometry, slots):
+                    raise LaunchError(f"{entry.__name__.removeprefix('gpuad_launch_')}: out of memory")
+        finally:
+            if self.tensors:
+                count_writes(said.arrays[i] for i in self.tensors)
         return True
 
     def _launches(self, reals: Sequence[Any]) -> Sequence[Packed] | None:
@@ -231,13 +237,15 @@ def _again(
         if make is None:
             return None
         reals.append((x, make, tuple((k, j) for k, each in enumerate(launches) for j, p in enumerate(each.positions) if p == at)))
-    calls = [each.call for each in launches]
+    calls = [each.call.func if isinstance(each.call, Counting) else each.call for each in launches]
+    counted = [tensor for each in launches if isinstance(each.call, Counting) for tensor in each.call.tensors]
+    tensors = tuple(i for i, array in enumerate(said.arrays) if counted and any(tensor_of(array) is t for t in counted))
     fresh = _fresh(said, args, launches, origins)
     if fresh is None or any(not isinstance(call, Native) for call in calls):
         return None
     packed = tuple((call.entry, call.geometry, call.slots) for call in calls if isinstance(call, Native))  # which keep no array alive
     arrays = [_seen(array) for array in said.arrays]
-    return CallReplay(said.grid, said.block, said.shared_mem, arrays, tuple(reals), switches, executor, packed, fresh)
+    return CallReplay(said.grid, said.block, said.shared_mem, arrays, tuple(reals), switches, executor, packed, fresh, tensors)
 
 
 def _fresh(
@@ -278,11 +286,11 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _seen(array: np.ndarray[Any, Any]) -> Any:
-    """Where an array lies and how, and the same of the allocation behind it."""
+    """Where an array lies and how, and the same of the allocation behind it, with what lends that memory."""
     if array.base is None:
         return _placed(array)
     owner = owner_of(array)
-    return _placed(array), None if owner is array else (_placed(owner), type(owner))
+    return _placed(array), None if owner is array else (_placed(owner), type(owner)), type(owner.base)
 
 
 def _placed(array: np.ndarray[Any, Any]) -> Any:

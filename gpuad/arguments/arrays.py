@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError, LaunchError
-from ..ir.dtypes import shadow_dtype
+from ..ir.dtypes import dtype_of, shadow_dtype
+from ..ir.types import BF16
 from ..runtime import cuda
 from ..runtime.allocation import asked
 from ..runtime.array_locks import unlocked
@@ -50,9 +51,11 @@ def on_its_memory(x: Any) -> Any:
     """As `as_array`, and an array of a derived class as it is: for one that is passed on to functions of the caller's."""
     if isinstance(x, np.ndarray | type) or type(x).__module__.partition(".")[0] == "cupy":
         return x
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return _of_tensor(x, torch)
     if hasattr(x, "__dlpack__"):
-        _refuse_tracked(x)
-        detached = x.detach() if hasattr(x, "detach") else x  # torch lends no memory that it would track
+        detached = x.detach() if hasattr(x, "detach") else x
         if int(x.__dlpack_device__()[0]) != _HOST:
             return _on_device(x, cuda.from_dlpack, detached)
         return (
@@ -61,15 +64,28 @@ def on_its_memory(x: Any) -> Any:
     return _on_device(x, cuda.from_interface, x) if hasattr(x, "__cuda_array_interface__") else x
 
 
-def _refuse_tracked(x: Any) -> None:
+def _of_tensor(x: Any, torch: Any) -> Any:
+    """The array on the memory of a tensor of PyTorch's, which knows the tensor's counter of changes (`runtime.tensor_versions`)."""
+    _refuse_tracked(x, torch)
+    own = x.detach()  # of the same counter: torch lends no memory that it would track
+    bits = own.view(torch.int16) if x.dtype is torch.bfloat16 else own
+    try:
+        array = _on_device(x, cuda.of_tensor, bits) if x.is_cuda else bits.numpy()
+    except (TypeError, RuntimeError) as error:
+        raise ArgumentTypeError.of(x, f"is a tensor without memory that a kernel could use: {error}") from None
+    return array if bits is own or array is x else array.view(dtype_of(BF16))
+
+
+def _refuse_tracked(x: Any, torch: Any) -> None:
     """ArgumentTypeError for a tensor of PyTorch's whose meaning is not in its memory alone: a graph would not see what is done to it, or it
     stands for the conjugate or the negative of what is there."""
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(x, torch.Tensor):
-        return
     if x.requires_grad and torch.is_grad_enabled():
         what = "requires a gradient, and PyTorch does not see what a launch does to it; use gpuad.torch.function or gpuad.torch.program, or"
         raise ArgumentTypeError.of(x, f"{what} pass x.detach() if PyTorch's gradient is not to go through it.")
+    forward = torch.autograd.forward_ad
+    if forward._current_level >= 0 and forward.unpack_dual(x).tangent is not None:
+        what = "has a tangent, which a launch does not push; use gpuad.torch.function, or"
+        raise ArgumentTypeError.of(x, f"{what} pass x.detach() if PyTorch's tangent is not to go through it.")
     if x.is_conj() or x.is_neg():
         raise ArgumentTypeError.of(x, "is a lazy conjugate or negative of what is in its memory; pass x.resolve_conj().resolve_neg().")
 

@@ -22,6 +22,7 @@ from ..arguments.arrays import as_array, leaf_memory, namespace
 from ..errors import DistributedError, TapeError
 from ..pipeline import in_fixed_point
 from ..program.ir.region import of_array
+from ..runtime.tensor_versions import count_writes
 from ..tape.record.recorded_rule import Ruled
 from ..tape.tape import Tape
 from . import operations
@@ -232,6 +233,7 @@ class Session:
         finally:
             for (_, pair), old in zip(pairs, before, strict=True):
                 pair.shadow[...] += old
+            count_writes(pair.shadow for _, pair in pairs)
 
 
 def _sum_together(comm: Ranks, shadows: Sequence[Any]) -> None:

@@ -18,6 +18,7 @@ from .array_types import NdArray
 from .base import Prepared
 from .compiler import has_compiler
 from .host import default_workers
+from .tensor_versions import Counting, count_writes, tensor_of
 from .thread_pool import Batch, clearing_item
 
 LARGE = 1 << 22  # bytes
@@ -68,7 +69,7 @@ def perform_one(action: Action) -> None:
 def named(action: Action) -> str:
     """What an action is called in messages."""
     inner: Any = action
-    while isinstance(inner, partial | Prepared):
+    while isinstance(inner, partial | Prepared | Counting):
         inner = inner.func
     return str(getattr(inner, "__name__", inner)).removeprefix("gpuad_launch_")
 
@@ -99,14 +100,34 @@ class Clearing:
             self.target.fill(0)
 
 
+class _CountedCopying(Copying):
+    """Into a tensor."""
+
+    __slots__ = ()
+
+    def __call__(self) -> None:
+        super().__call__()
+        count_writes((self.target,))
+
+
+class _CountedClearing(Clearing):
+    """Of a tensor."""
+
+    __slots__ = ()
+
+    def __call__(self) -> None:
+        super().__call__()
+        count_writes((self.target,))
+
+
 def copying(target: NdArray, source: Any) -> Copying:
     """Copies an array, or a number, into an array."""
-    return Copying(target, source)
+    return Copying(target, source) if tensor_of(target) is None else _CountedCopying(target, source)
 
 
 def clearing(target: NdArray) -> Clearing:
     """Sets an array to 0."""
-    return Clearing(target)
+    return Clearing(target) if tensor_of(target) is None else _CountedClearing(target)
 
 
 class Doing:

@@ -17,12 +17,15 @@ import numpy as np
 
 from ..accumulate.shared_memory_spill import Spilled, spilled
 from ..codegen.cuda import cuda_source
+from ..codegen.folded import written
 from ..errors import CompileError, LaunchError
 from ..ir.dtypes import dtype_of
 from ..ir.nodes import Buffer, Kernel
+from ..ir.rewrite import walk_stmts
 from ..ir.shared import OWN_BYTES, dynamic_bytes
 from .array_types import NdArray
 from .base import Argument, Dim3, Memory
+from .tensor_versions import counting
 
 LINEINFO = "GPUAD_LINEINFO"  # in the environment: generated kernels know the user's lines, for compute-sanitizer and profilers
 
@@ -72,7 +75,9 @@ class Cuda:
         shared = max(shared_mem, dynamic_bytes(fitting.kernel))
         launch = partial(_enqueue, self.function(fitting.kernel), grid, block, values, shared, stream)
         launch.__dict__["memory"] = args  # kept alive: the values are addresses
-        return launch
+        changed = {written(s) for s in walk_stmts(kernel.body)}
+        pointers = zip(kernel.params, args, strict=False)
+        return counting(launch, (a.root for p, a in pointers if isinstance(a, Memory) and p in changed))
 
     def prepare(self, kernels: Sequence[Kernel], threads: int = 1) -> None:
         """Compiles the kernels now, so that no launch has to wait for it or can fail for it. Raises LaunchError where a block of `threads`
@@ -506,6 +511,20 @@ def from_dlpack(array: NdArray) -> Any:
     import cupy
 
     return cupy.from_dlpack(array)
+
+
+def of_tensor(tensor: Any) -> Any:
+    """The CuPy array on the memory of a tensor of PyTorch's on a GPU; it and its views know the tensor (`tensor_versions`)."""
+    import cupy
+
+    class TensorMemory(cupy.cuda.UnownedMemory):  # type: ignore[misc]
+        """Memory that knows whose it is."""
+
+    array = cupy.from_dlpack(tensor)
+    lent = array.data.mem
+    memory = TensorMemory(lent.ptr, lent.size, array, int(array.device.id))
+    memory.tensor = tensor
+    return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, array.data.ptr - lent.ptr), array.strides)
 
 
 @contextlib.contextmanager

@@ -35,6 +35,7 @@ from .array_types import NdArray
 from .base import Argument, Dim3, InOrder, Memory
 from .block_serialisation import serialise_blocks
 from .compiler import compiled, has_compiler
+from .tensor_versions import counting
 from .thread_pool import Native, thread_pool
 
 _LIMITS = (1 << 31, 1 << 16, 1 << 16)
@@ -192,8 +193,9 @@ class _Program:
         if self.wrapping.asked and variant[1] and self.wraps(grid, block, values):
             variant = variant[0], False
         entry = self.entries.get(variant) or self.entry(variant)
-        launch = Native(entry, geometry, self.pack(*values), args, abs(self.demand), self.sums)
-        return partial(self.asserted, launch) if self.assertions else launch
+        native = Native(entry, geometry, self.pack(*values), args, abs(self.demand), self.sums)
+        launch = partial(self.asserted, native) if self.assertions else native
+        return counting(launch, (a.root for a, on in zip(args, self.written, strict=True) if on and isinstance(a, Memory)))
 
     def asserted(self, launch: Callable[[], int]) -> int:
         """Launches what may end with an assertion that fails."""

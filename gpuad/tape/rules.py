@@ -41,6 +41,7 @@ from ..arguments.recorder import current
 from ..errors import TapeError
 from ..program.ir.region import Region
 from ..public_calls import flag, mapping, public, texts
+from ..runtime.tensor_versions import count_writes
 from .record.rule_calls import is_array, plain
 from .record.rule_declaration import ROOM, Declared, Effect
 
@@ -98,7 +99,10 @@ class Rule(Declared):
         values = {k: plain(x) for k, x in given.arguments.items()}
         if ROOM in values:
             values[ROOM] = partial(_new_room, next(x for x in values.values() if is_array(x)))
-        self.function(**values)
+        try:
+            self.function(**values)
+        finally:
+            count_writes(values.get(name) for name in self.effect.writes)
 
     def within(self, regions: Mapping[str, Region], *args: Any) -> None:
         """As a call, where it is known that less of some arrays is touched: bytes of their allocations."""

@@ -33,6 +33,7 @@ from ..pipeline import executor_of
 from ..public_calls import flag, of_these, public, whole
 from ..runtime.actions import perform
 from ..runtime.allocation import mapped
+from ..runtime.tensor_versions import count_writes
 from .account import Account, Stats, account
 from .array_names import array_names
 from .blocks import Block, Entry, Exit
@@ -400,6 +401,7 @@ class Tape(LaunchRecording):
             for shadow, seed, root, _ in resolved or ():
                 if where_of(root) not in plan.placed:
                     shadow[...] = seed
+                    count_writes((shadow,))
             try:
                 perform(actions)
             except BaseException as error:

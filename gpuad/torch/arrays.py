@@ -44,12 +44,22 @@ def shared(tensor: Any) -> Any:
 
 
 def _on_host(tensor: Any) -> Any:
-    """The NumPy array of a tensor. One that leaves gaps is a view of all from its first element to its last, as NumPy has it."""
+    """The NumPy array of a tensor, which the core does not know for one: what is changed is counted here. One that leaves gaps is a view of
+    all from its first element to its last, as NumPy has it."""
     array = tensor.numpy()
     if array.flags.c_contiguous or array.flags.f_contiguous or not array.size:
-        return array
+        return np.asarray(_Lent(array))
     room = tensor.as_strided((1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)),), (1,)).numpy()
-    return np.ndarray(array.shape, array.dtype, room, 0, array.strides)
+    return np.ndarray(array.shape, array.dtype, np.asarray(_Lent(room)), 0, array.strides)
+
+
+class _Lent:
+    """An array's memory, which it keeps alive."""
+
+    __slots__ = ("__array_interface__", "array")
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.__array_interface__ = array, array.__array_interface__
 
 
 def is_lazy(tensor: Any) -> bool:

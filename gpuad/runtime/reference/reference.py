@@ -19,6 +19,7 @@ from ...ir.types import Space
 from ..allocation import asked
 from ..array_types import NdArray
 from ..base import Argument, Dim3, InOrder, Memory
+from ..tensor_versions import count_writes
 from .accesses import Run
 from .expressions import Names
 from .frame import ALL, Frame, Geometry, Storage, race
@@ -127,9 +128,10 @@ class Reference(InOrder):
                 groups = self._run(program, geometry, args, shared_mem, None)
             except Conflict as conflict:
                 raise self._explain(program, geometry, args, shared_mem, conflict) from None
-        for group in groups:
-            if group.written:
-                group.root.view(np.uint8)[...] = group.work
+        written = [group for group in groups if group.written]
+        for group in written:
+            group.root.view(np.uint8)[...] = group.work
+        count_writes(group.root for group in written)
 
     def prepared(self, kernel: Kernel, grid: Dim3, block: Dim3, args: Sequence[Argument], *, shared_mem: int = 0) -> Callable[[], Any]:
         """A launch as a callable that makes it."""

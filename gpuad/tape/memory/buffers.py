@@ -22,6 +22,7 @@ from ...program.ir.region import Region, of_array
 from ...runtime.actions import Action, copying
 from ...runtime.array_locks import unlocked, writeable
 from ...runtime.array_types import NdArray
+from ...runtime.tensor_versions import count_writes
 
 Outline: TypeAlias = "Met | tuple[Outline, ...] | None"
 CONTAINERS = (tuple, list)
@@ -140,6 +141,7 @@ class Part:
         outside = self.outside
         if outside is not None:
             outside[...] = self.elements
+            count_writes((outside,))
 
     def captured(self, load: bool) -> list[Action]:
         """The same with the array of this round, whichever comes later."""

@@ -24,6 +24,7 @@ from ...errors import ShadowError
 from ...ir.dtypes import shadow_dtype
 from ...program.ir.region import Region
 from ...runtime.actions import Action, copying
+from ...runtime.tensor_versions import count_writes
 from .buffers import CONTAINERS, Buffer, Met, Outline, Part, Spans, bytes_of, can_be_staged, homes, outline
 
 
@@ -51,6 +52,7 @@ class _StagedShadow:
         shadow = self._found(made=True)
         if shadow is not None:
             shadow[...] = self.inside
+            count_writes((shadow,))
 
     def captured(self, load: bool) -> list[Action]:
         """The same with the shadow of this round, whichever comes later."""

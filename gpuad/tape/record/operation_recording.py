@@ -24,6 +24,7 @@ from ...public_calls import show
 from ...runtime.actions import ByPython, perform
 from ...runtime.allocation import asked
 from ...runtime.array_types import NdArray
+from ...runtime.tensor_versions import count_writes
 from ..budget.rerun import Rerun, of_uses, rule_again
 from ..memory.buffers import storing
 from ..memory.lossy_arrays import Store
@@ -68,6 +69,8 @@ class OperationRecording(Repeating):
         executor = executor_of(self._library)
         self.streams.enter(executor)
 
+        written = [use.allocation.root for use in operation.effects.writes]
+
         def act() -> None:
             self.transient.reset()
             token = current.set(None)  # as `unrecorded`, in a line that runs once an operation
@@ -75,6 +78,7 @@ class OperationRecording(Repeating):
                 run()
             finally:
                 current.reset(token)
+                count_writes(written)
 
         self.store.refuse_needed(operation)
         self._stage_rule(operation)

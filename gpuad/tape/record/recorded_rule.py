@@ -19,6 +19,7 @@ from ...ir.dtypes import is_real
 from ...program.ir.region import Region
 from ...runtime.actions import Action, ByPython, clearing
 from ...runtime.base import Memory
+from ...runtime.tensor_versions import count_writes
 from ..memory.arena import Arena
 from ..memory.version_finder import VersionFinder
 from ..memory.versions import Allocation
@@ -68,11 +69,17 @@ class Ruled:
         reverse = ordered or self.rule.reverse
         call = _Reversed(self, reverse) if self.rule.opaque and reverse is not None else reverse
 
+        names = (*self.operands, *self.actives)
+        shadows = [shadow for name in names if (shadow := self.shadow_of(name)) is not None]
+
         def run() -> None:
             arena.back_to(place)
-            moved = {n: self._taken(n, arena) for n in self.effect.overwrites if n in self.operands}
-            if call is not None and self.flows:
-                call(**{name: self._argument(name, versions, moved, arena) for name in self.rule.wanted})
+            try:
+                moved = {n: self._taken(n, arena) for n in self.effect.overwrites if n in self.operands}
+                if call is not None and self.flows:
+                    call(**{name: self._argument(name, versions, moved, arena) for name in self.rule.wanted})
+            finally:
+                count_writes(shadows)
 
         why = self.rule.opaque or ("it looks at values to add them in order" if ordered else "")
         in_place = self._cleared_after()
