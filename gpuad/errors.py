@@ -100,6 +100,10 @@ class LaunchError(GpuadError):
     is full, a contribution that is not finite in deterministic mode): then no shadow was written."""
 
 
+class ConvergenceError(GpuadError):
+    """A solver that did not reach its tolerance, of a system or of its adjoint (`gpuad.ops.solve_with`)."""
+
+
 class TapeError(GpuadError):
     """A recording that cannot be made, reversed, stored or made a graph of; the message says which operation, and what is undefined now."""
 

@@ -126,8 +126,10 @@ def _comparison(name: str) -> Any:
 
 
 def is_operand(x: Any) -> bool:
-    """Whether arithmetic takes it."""
-    return type(x) in _USUAL or isinstance(x, Compared | bool | int | float | complex | np.generic) or is_array(on_its_memory(x))
+    """Whether arithmetic takes it: arrays, numbers, sparse matrices."""
+    if type(x) in _USUAL or isinstance(x, Compared | bool | int | float | complex | np.generic):
+        return True
+    return is_array(on_its_memory(x)) or hasattr(x, "tocsr")
 
 
 def _recorded(name: str) -> Any:

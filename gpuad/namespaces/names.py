@@ -97,7 +97,7 @@ def _has_makers(library: Any) -> bool:
 
 
 _OTHER_NAMES = {
-    "scipy.fft.": "fft.", "fftpack.": "fft.", "scipy.linalg.": "linalg.", "scipy.special.": "", "scipy.ndimage.": "", "scipy.": "",
+    "scipy.fft.": "fft.", "fftpack.": "fft.", "scipy.linalg.": "linalg.", "scipy.special.": "", "scipy.": "",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ is `.shadow`, with a dtype of its own. Inside of a tape every operation is recor
 
 from __future__ import annotations
 
+from types import SimpleNamespace as _SimpleNamespace
 from typing import Any as _Any
 
 from ..arguments.operators import provide as _provide
@@ -16,6 +17,7 @@ from ..public_calls import public_operation as _public
 from .composed import TABLE as _COMPOSED
 from .contraction import einsum
 from .extrema import max, min, norm, prod, std, var
+from .filters import TABLE as _FILTERS
 from .fourier import TABLE as _FOURIER
 from .fourier import fft, fft2, fftn, ifft, ifft2, ifftn, irfft, rfft
 from .functions import MORE as _MORE
@@ -82,6 +84,7 @@ from .functions import assign as _assign
 from .indexing import getitem as _getitem
 from .indexing import put, scatter_add, take
 from .indexing import setitem as _setitem
+from .interpolation import TABLE as _INTERPOLATED
 from .joining import concatenate, roll, stack
 from .linear import dot, gemm, matmul, outer, solve_triangular
 from .linear_algebra import TABLE as _LINALG
@@ -90,6 +93,7 @@ from .parts import TABLE as _PARTS
 from .plain_results import TABLE as _PLAIN
 from .rearranging import TABLE as _REARRANGED
 from .reductions import cumsum, mean, sort, sum
+from .solving import TABLE as _SOLVED
 from .statistics import TABLE as _STATISTICS
 from .trace_cache import by_arguments as _by_arguments
 from .views import broadcast_to, expand_dims, flip, imag, moveaxis, ravel, real, reshape, squeeze, swapaxes, transpose
@@ -108,7 +112,8 @@ __all__ = [
 ]  # fmt: skip
 
 _TABLES: dict[str, _Any] = {
-    **_PLAIN, **_REARRANGED, **_PARTS, **_COMPOSED, **_STATISTICS, **_FOURIER, **_LINALG, **_MORE, "concat": concatenate,
+    **_PLAIN, **_REARRANGED, **_PARTS, **_COMPOSED, **_STATISTICS, **_FOURIER, **_LINALG, **_MORE, **_SOLVED,
+    **_FILTERS, **_INTERPOLATED, "concat": concatenate,
 }  # fmt: skip
 _LOOK = frozenset((  # at what is in arrays: at places, masks, weights, or at what is no number
     "bincount", "gradient", "histogram", "interp", "linalg.pinv", "linalg.slogdet", "median", "nan_to_num", "nanmax", "nanmean", "nanmin",
@@ -134,7 +139,9 @@ _provide(_OFFERED | {"getitem": _getitem, "setitem": _setitem, "assign": _by_arg
 def __getattr__(name: str) -> _Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = _OFFERED.get(name) or _OFFERED.get(f"linalg.{name}") or _OFFERED.get(f"fft.{name}")
+    if name == "ndimage":
+        return _SimpleNamespace(**{n.removeprefix("ndimage."): f for n, f in _OFFERED.items() if n.startswith("ndimage.")})
+    found = next((_OFFERED[room + name] for room in ("", "linalg.", "fft.", "ndimage.", "sparse.linalg.") if room + name in _OFFERED), None)
     if found is None:
         raise _UnknownNameError(f"gpuad.ops has no operation {name!r}: use `.primal` for the raw array, or a kernel or a rule of your own")
     return found

@@ -21,6 +21,7 @@ from ..arguments.arrays import namespace
 from ..errors import ArgumentTypeError
 from .elementwise import apply, are_disjoint, check_into
 from .layout import array_of, primal_of
+from .special import SPECIAL
 from .temporaries import carried, new_array, paired
 from .views import real, transpose
 
@@ -376,6 +377,7 @@ MORE = {
         ("logaddexp2", 2, "log2(2 ** x + 2 ** y), without overflow."),
         ("sinc", 1, "sin(pi x) / (pi x), 1 at 0."),
         ("i0", 1, "The modified Bessel function of the first kind, of order 0."),
+        *((name, 2 if "{1}" in expression else 1, text) for name, expression, text in SPECIAL),
     )
 }
 MORE |= {"degrees": MORE["rad2deg"], "radians": MORE["deg2rad"], "fix": trunc, "permute_dims": transpose} | {

@@ -26,6 +26,7 @@ from .adjoints import add_to, adjoint_of, library_of
 from .elementwise import apply, are_disjoint, check_out, check_recorded
 from .layout import array_of, primal_of
 from .reductions import result_for
+from .sparse_matrices import is_sparse, product_with
 from .views import expand_dims, ravel, view
 
 
@@ -61,8 +62,11 @@ _matmul.rooms = _products
 
 def matmul(a: Any, b: Any, out: Any = None) -> Any:
     """Product of matrices (..., m, k) and (..., k, n), or vectors (k,), as `numpy.matmul`. Where `out` overlaps an operand, that one is
-    copied first."""
+    copied first. One of the two may be a constant sparse matrix."""
     check_recorded("matmul", (a, b, out))
+    if is_sparse(a) or is_sparse(b):
+        found = product_with(a, b) if is_sparse(a) else transposed(product_with(b.T, transposed(a)))
+        return found if out is None else apply("copyto", found, out=out)
     one, two = array_of("matmul", a), array_of("matmul", b)
     shape, dtype = _matmul_shape("matmul", tuple(one.shape), tuple(two.shape)), np.result_type(one.dtype, two.dtype)
     if out is None:
@@ -75,6 +79,11 @@ def matmul(a: Any, b: Any, out: Any = None) -> Any:
         b, c = view(b, lambda p: p[:, None]), view(c, lambda p: p[..., None])
     _matmul(a, b, c)
     return out
+
+
+def transposed(x: Any) -> Any:
+    """A matrix with its axes exchanged; a vector as it is."""
+    return view(x, lambda p: p.T)
 
 
 def _matmul_shape(name: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

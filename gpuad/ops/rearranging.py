@@ -64,6 +64,8 @@ class Rearrangement:
         where, base = self._called(function, numbered, args), self._called(function, empty, args)
         if not is_array(where):
             raise UnsupportedError(f"{self.name} that gives several arrays is not recorded")
+        if not pairs:
+            return base if out is None else _into(base, out)
         return self._result(where, base, pairs, out)
 
     def _arguments(self, function: Any, args: Sequence[Any], keywords: Any) -> dict[Any, Any]:

@@ -202,6 +202,30 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     return found
 
 
+# --- exponentials ------------------------------------------------------------------------------------------------------------------------
+
+
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> Any:
+    """log(sum(b * exp(a))) over axes, without overflow, as `scipy.special.logsumexp`."""
+    a = as_operand("logsumexp", a)
+    library, values = library_behind([a]), bare(a)
+    top = values.max(axis=reduced_axes("logsumexp", axis, values.ndim) or None, keepdims=True) if values.size else 0.0
+    top = library.where(library.isfinite(top), top, 0.0).astype(values.dtype)
+    terms = apply("exp", apply("subtract", a, top))
+    found = apply("log", sum(terms if b is None else apply("multiply", terms, as_operand("logsumexp", b)), axis, keepdims=keepdims))
+    return apply("add", found, top if keepdims else top.reshape(primal_of(found).shape))
+
+
+def log_softmax(x: Any, axis: Any = None) -> Any:
+    """The logarithm of softmax(x), as `scipy.special.log_softmax`."""
+    return apply("subtract", as_operand("log_softmax", x), logsumexp(x, axis, keepdims=True))
+
+
+def softmax(x: Any, axis: Any = None) -> Any:
+    """exp(x) over its sum, as `scipy.special.softmax`."""
+    return apply("exp", log_softmax(x, axis))
+
+
 # --- choices -----------------------------------------------------------------------------------------------------------------------------
 
 
@@ -273,8 +297,9 @@ def modf(x: Any) -> tuple[Any, Any]:
 TABLE: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (
-        around, average, bincount, cov, fill_diagonal, histogram, interp, median, modf, nan_to_num, nanmean, percentile, ptp,
-        put_along_axis, putmask, quantile, select,
+        around, average, bincount, cov, fill_diagonal, histogram, interp, log_softmax, logsumexp, median, modf, nan_to_num, nanmean,
+        percentile, ptp,
+        put_along_axis, putmask, quantile, select, softmax,
     )
 } | {
     "round": around, "divmod": divmod_, "nansum": without_nan("nansum", sum, 0.0), "nanmax": without_nan("nanmax", max, -math.inf),

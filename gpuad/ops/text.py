@@ -27,6 +27,7 @@ from ..frontend.elementwise.strided import thread_lines
 from ..pipeline import Call
 from ..runtime.array_types import Extents
 from ..source import SourceFile
+from .special import SPECIAL
 
 _TYPES = {dtype: name for dtype, name in CUDA_NAMES.items() if dtype not in ("float16", "bfloat16")}
 
@@ -235,6 +236,7 @@ TABLE: dict[str, Elementwise] = {
         Elementwise("logaddexp2", _LOGADDEXP2, np.logaddexp2),
         Elementwise("sinc", "{0} == 0 ? ({t})1 : sin{f}(({t})3.141592653589793 * {0}) / (({t})3.141592653589793 * {0})", np.sin),
         Elementwise("i0", "cyl_bessel_i0{f}({0})", np.sin),
+        *(Elementwise(name, expression, np.hypot if "{1}" in expression else np.sin) for name, expression, _ in SPECIAL),
     )
 }
 

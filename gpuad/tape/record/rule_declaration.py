@@ -71,7 +71,10 @@ class Declared:
 
     @property
     def opaque(self) -> str:
-        """Why a graph on a GPU cannot repeat it; empty for the package's own, which only enqueue array operations."""
+        """Why a graph on a GPU cannot repeat it; empty for the package's own, which only enqueue array operations, but for those whose
+        function says that the host decides in it (`host_decides`)."""
+        if getattr(self.function, "host_decides", False):
+            return "the host decides in it how often it iterates"
         own = self.function.__module__.startswith(f"{__package__.partition('.')[0]}.ops.")
         return "" if own else "it is a rule, whose function may do anything"
 
