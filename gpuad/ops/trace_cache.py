@@ -18,7 +18,7 @@ from ..api import CallKey, Family, Past, Planned, call_key, replay_call
 from ..arguments.layouts import signature
 from ..arguments.recorder import Recorder, current
 from ..tape.memory.temporaries import Temporary
-from ..tape.replay.trace_steps import arrays_of, lasting
+from ..tape.record.call_keys import arrays_of, lasting
 
 P = ParamSpec("P")
 R = TypeVar("R")

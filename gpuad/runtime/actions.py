@@ -130,20 +130,26 @@ def clearing(target: NdArray) -> Clearing:
     return Clearing(target) if tensor_of(target) is None else _CountedClearing(target)
 
 
-class Doing:
-    """Does actions as they come and keeps them; `dry`: only keeps them, since they have been done before."""
+class ActionLog:
+    """Keeps actions in the order in which they come, to be done later, or since they have been done before."""
 
     def __init__(self) -> None:
         self.actions: list[Action] = []
-        self.dry = False
 
     def do(self, action: Action) -> None:
-        """Does an action, unless dry."""
+        """Keeps an action."""
         self.actions.append(action)
-        if not self.dry:
-            perform_one(action)
 
     def taken(self) -> tuple[Action, ...]:
         """What has come since the last call."""
         found, self.actions = tuple(self.actions), []
         return found
+
+
+class Performed(ActionLog):
+    """Does actions as they come, too."""
+
+    def do(self, action: Action) -> None:
+        """Does an action."""
+        self.actions.append(action)
+        perform_one(action)

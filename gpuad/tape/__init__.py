@@ -10,11 +10,13 @@ What happens, in this order:
 1. **Entering** (`tape.Tape`, `blocks`): the program of the last time is expected again, or the recording begins anew.
 2. **Record** (`record/`): a call is bound and judged by the memory behind its arguments (`launch_recording`, `rule_calls`,
    `operation_recording`); it becomes an operation with its effects (`recorded_launch`, `recorded_rule`). Before it runs, what it is about
-   to overwrite, and an adjoint needs, is saved: copied, or as a few values that the adjoint makes of it (`recording`, `checkpoints`).
+   to overwrite, and an adjoint needs, is saved: copied, or as a few values that the adjoint makes of it (`recording`, `checkpoints`). What
+   was recorded is a list of frozen ops (`trace`): what later passes decide about one is another op in its place.
 3. **Memory** (`memory/`): bytes as regions of allocations, their saved versions, and the tape's own memory, used again by every recording.
    Buffers stand for arrays that the caller makes anew in each round (`staging`, `buffers`).
-4. **Replay** (`replay/`): a program that comes again is recognised step by step (`cursor`, `trace_steps`), and only its actions run
-   (`trace_replay`); where a step is another one (`differences`), the program is recorded anew beside the round before (`previous_round`).
+4. **Replay** (`replay/`): a program that comes again is recognised op by op (`cursor`), by the keys of its calls (`record.call_keys`), and
+   only its actions run (`trace_replay`); where a call is another one (`differences`), the recording goes on from the ops before it, beside
+   the round before (`previous_round`).
    Consecutive actions are merged (`launch_joining`, `batching`). `graph` runs program and reverse as a whole.
 5. **Reverse** (`reverse/`, by its `reverse_planner`): seeds are bound to shadows (`seeds`); then all is planned before the first action
    (`reversal_plan`): from the last operation to the first, which elements of each shadow are live, zero, shared or owed (`shadow_state`),

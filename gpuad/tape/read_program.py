@@ -1,7 +1,7 @@
 """The program that a tape has recorded, as data (`gpuad.program.ir`).
 
 In: a tape that is recorded to its end, and the user's names of arrays by address. Out: its buffers and operations. Nothing runs, and
-nothing is changed. Assumed: a step of the recording stands for each operation, or none is known (`steps` is None, after a refused call).
+nothing is changed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..program.ir.region import Region
 from ..program.ir.regions import joined
 from .budget.rerun import order_matters
 from .memory.temporaries import Made
+from .record.call_keys import MadeKey
 from .record.operations import Operation, Renewed, Use
 from .record.recorded_launch import Launched
 from .record.recorded_rule import Ruled
 from .replay.trace_replay import Repeating
-from .replay.trace_steps import MadeStep
 
 _BY = {  # the function that finds out what an operation does
     ir.LaunchOp: "tape/record/recorded_launch.py:reaches_of",
@@ -83,17 +83,15 @@ class _Reader:
         return name if count == 1 else f"{name}_{count}"
 
     def read(self) -> RecordedProgram:
-        operations, steps = self.tape.operations, self.tape.steps
-        known = steps is not None and sum(step.operates for step in steps) == len(operations)
-        ops: list[ir.Op] = [] if known else [self._allocate(made) for made in self.tape.made.arrays.values()]
+        ops: list[ir.Op] = []
         numbers: list[int] = []
-        coming = iter(operations)
-        for step in steps if known and steps is not None else [None] * len(operations):
-            if isinstance(step, MadeStep) and not step.operates:
-                ops.append(self._allocate(step.made))
+        for op in self.tape.trace.ops:
+            if op.operation is None:
+                assert isinstance(op.key, MadeKey)
+                ops.append(self._allocate(op.key.made))
             else:
                 numbers.append(len(ops))
-                ops.append(self._op(next(coming)))
+                ops.append(self._op(op.operation))
         done = tuple(replace(op, by=_BY[type(op)]) for op in ops)
         return RecordedProgram(ir.Program(tuple(self.buffers.values()), done), self.at, tuple(numbers))
 

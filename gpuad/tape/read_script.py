@@ -26,7 +26,7 @@ from .replay.trace_replay import Repeating
 _SAVE = "tape/record/recording.py:save_overwritten"
 _CHOOSE = "tape/record/checkpoints.py:choose"
 _CHEAPER = "tape/record/checkpoints.py:keep_cheaper_values"
-_EARLY = "tape/record/checkpoint_extraction.py:extracted_early"
+_EARLY = "tape/record/checkpoint_extraction.py:write_early"
 _LOG = "ad/recording.py:record"
 _REVERSE = "tape/reverse/reversal_plan.py:moments"
 _RESTORED = "tape/reverse/reversal_plan.py:restored"
@@ -172,8 +172,7 @@ class _KeepAll(_Reader):
 
     def _written_by_launch(self, time: int, operation: Launched) -> bool:
         """Whether an operation's launch itself writes its values."""
-        steps = [step for step in self.tape.steps or () if step.operates]
-        actions = steps[time].actions if time < len(steps) else ()
+        actions = self.tape.trace.at(time).actions
         given = {id(x) for a in actions if isinstance(a, Prepared) for x in a.arguments if isinstance(x, Memory)}
         return any(id(log) in given for log in operation.logs)
 

@@ -51,13 +51,14 @@ from .memory.made_arrays import MadeArrays
 from .memory.memory_log import Kind, MemoryLog, What
 from .memory.staging import Staging
 from .memory.streams import Streams
+from .record.checkpoint_extraction import write_early
+from .record.known_calls import line_of, place_of, user_frame
 from .record.launch_recording import LaunchRecording
 from .record.operations import Foreign
 from .record.recorded_launch import Launched
 from .replay.bound_calls import BoundCalls
 from .replay.buffer_rotation import redirected
 from .replay.graph import Captured, Graph, forward_parts, reverse_parts
-from .replay.trace_cache import line_of, place_of, user_frame
 from .reverse.in_place_seeds import where_of
 from .reverse.reversal_plan import Plan
 from .reverse.reverse_planner import ReversePlanner
@@ -431,15 +432,15 @@ class Tape(LaunchRecording):
         launch, an operation that makes arrays or waits.
         """
         flag("allow_unused", allow_unused)
-        if self.state not in (RECORDED, REVERSED, USED_UP) or self.steps is None:
-            known = self.state if self.steps is not None else "the recording of a program one of whose calls was refused"
+        if self.state not in (RECORDED, REVERSED, USED_UP) or not self.trace.is_whole:
+            known = self.state if self.trace.is_whole else "the recording of a program one of whose calls was refused"
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
         self._refuse_decided("a graph")
         if self.within is not None:
             self.within.refuse_scripted("a graph")
         if self.joint is not None:
             seeds = self.joint.captured(self, seeds, seed_rank)
-        self.values.write_early(self.steps)
+        write_early(self.trace)
         executor = executor_of(self._library)
         resolved, plan = self.reversals.planned(seeds, lasting=True)
         _check_used(plan, allow_unused)
@@ -451,7 +452,7 @@ class Tape(LaunchRecording):
         read = [replace(a) for a in self.allocations.values()]  # as its reverse does: the tape itself may need less of them later
         tape = Captured(read, self.streams, *executors, self._use_up, self._used_by, tuple(self.streams.sources.values()))
         pairs = [(shadow, seed) for shadow, seed, root, _ in resolved or () if where_of(root) not in plan.placed]
-        forward = forward_parts(self.steps, redirected(self, self.steps))
+        forward = forward_parts(self.trace.ops, redirected(self))
         return Graph(forward, reverse_parts(plan, pairs, self.made.staging, self.restore), plan, tape)
 
     def decided(self, name: str) -> None:

@@ -8,7 +8,7 @@ from ..budget import bytes_of, shown
 from ..errors import ArgumentTypeError, ArgumentValueError, TapeError
 from ..public_calls import public, show
 from ..tape.array_names import array_names
-from ..tape.replay.trace_cache import user_frame
+from ..tape.record.known_calls import user_frame
 from ..tape.tape import Tape
 
 _PER = re.compile(r"\s*(?P<amount>.*?)\s+per\s+(?:cell|element)\s+of\s+(?P<name>\S+?)(?P<each>\s+(?:and|per)\s+operation)?\s*")

@@ -17,7 +17,7 @@ from ..tape.array_names import array_names
 from ..tape.memory.memory_log import Event, What, listeners
 from ..tape.read_program import program_of
 from ..tape.read_script import script_of
-from ..tape.replay.trace_cache import user_frame
+from ..tape.record.known_calls import user_frame
 from ..tape.tape import Tape
 from .scripts import compiled, executed
 

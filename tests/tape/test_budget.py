@@ -613,7 +613,7 @@ def test_atomics_in_open_order_are_kept() -> None:
                     compiled(STEP, "deposit")[4, 64](y, x, N)
                     launch("sine", x)
             if budget is not None:
-                assert [r.why for r in tape.within.reruns] == ["the order of its atomic floating-point additions is open", ""] * 6
+                assert [r.why for r in tape.trace.reruns] == ["the order of its atomic floating-point additions is open", ""] * 6
             tape.reverse({y: 1.0, x: 1.0})
             results.append((x.primal.tobytes(), y.primal, x.shadow))
         assert results[0][0] == results[1][0]
@@ -705,7 +705,7 @@ def test_deterministic_sums_run_again_on_several_workers() -> None:
                         launch("axpy", y, x, 0.5)
                 tape.reverse({y: 1.0, x: 1.0})
                 results.append([a.tobytes() for p in (x, y) for a in (p.primal, p.shadow)])
-            assert budget is None or all(not r.why for r in tape.within.reruns)
+            assert budget is None or all(not r.why for r in tape.trace.reruns)
         assert results[:2] == results[2:]
 
 

@@ -21,7 +21,7 @@ import gpuad
 from gpuad import Active, Const, Duplicated, ShadowError, Tape, TapeError, ops
 from gpuad.interop.sessions import Session
 from gpuad.runtime.array_types import NdArray
-from gpuad.tape.replay.trace_steps import arrays_of
+from gpuad.tape.record.call_keys import arrays_of
 
 N, ROUNDS = 6, 6
 START = np.linspace(0.5, 1.5, N)

@@ -11,42 +11,42 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, cast
 
+from ...api import Kernel
 from ...budget import bytes_of, expendable, rounded, shown
 from ...errors import BudgetError
-from ...pipeline import executor_of
+from ...ir.nodes import Kernel as Primal
+from ...pipeline import Call, executor_of
 from ...program.ir.regions import Regions, joined, united
-from ...runtime.actions import Doing
+from ...runtime.actions import ActionLog
 from ..memory.arena import Exact, Full, Separate
 from ..memory.made_arrays import MadeArrays
 from ..memory.memory_log import Kind
 from ..memory.versions import Allocation
-from ..record.operations import Operation
+from ..record.operations import Operation, Use
 from ..record.recorded_launch import Launched
-from ..replay.trace_steps import Step
+from ..record.trace import Op, Trace
 from ..status import State
 from .offload import Level
 from .online_checkpoints import Copied, Marks
 from .planner import Iteration
 from .program_states import Program
-from .rerun import Rerun
 from .script_actions import Kept, Scripted
 
 
 class Recorded(Protocol):
     """What a budget knows of its tape."""
 
-    operations: list[Operation]
+    trace: Trace
     allocations: dict[int, Allocation]
     made: MadeArrays
     restore: bool
     state: State
-    doing: Doing
-    steps: list[Step] | None
+    doing: ActionLog
 
     @property
     def library_name(self) -> str | None:
@@ -54,6 +54,12 @@ class Recorded(Protocol):
 
     def note_needs(self, operation: Operation, time: int) -> None:
         """Notes what the operation's adjoint needs of memory as it is."""
+
+    def logging(self, log: ActionLog) -> AbstractContextManager[ActionLog]:
+        """Within it actions go to a log of their own."""
+
+    def read_again(self, kernel: Kernel, primal: Primal, call: Call) -> list[Use]:
+        """What decides what a launch writes, what it adds to included."""
 
     def save_overwritten(self, operation: Operation, time: int) -> None:
         """Saves what operation number `time` is about to overwrite, as far as it is needed."""
@@ -94,7 +100,6 @@ class BudgetMemory(ABC):
         self._prefers_stores, self._fits_stored = self._fits_stored, False
         self._laid_out = self._resuming is not None or self._prefers_stores  # for a program before, of which this may be a longer one
         self.stores, self.restarts = not scripted, restarts
-        self.reruns: list[Rerun] = []
         self.kept = Kept()
         self._several: Regions = {}  # written more than once
         self._scripted = None
@@ -133,7 +138,7 @@ class BudgetMemory(ABC):
             if not (self.stores or self.restarts) or (use == "amid" and not (self.stores and self.restarts)):
                 return False
             if self.restarts and (not self.stores or self._prefers_stores or self._least_restart() + least > self.limited()):
-                if self.stores or self.tape.doing.dry:
+                if self.stores or self._resuming is not None:
                     self._drop_restarts()
                 else:
                     self._convert()
@@ -154,10 +159,8 @@ class BudgetMemory(ABC):
         self.stores = False
         for a in self.tape.allocations.values():
             a.pieces = []
-        for step in self.tape.steps or ():  # their actions hold the memory; a schedule says what each does when the program comes again
-            step.actions, step.calls = (), None
+        self.tape.trace.change_all(_without_memory)
         self.tape.doing.taken()
-        self.tape.operations[:] = [replace(op, logs=[]) if isinstance(op, Launched) and op.logs else op for op in self.tape.operations]
         self.saved.drop()
 
     def _drop_restarts(self) -> None:
@@ -170,9 +173,12 @@ class BudgetMemory(ABC):
         gone = {id(action) for actions in self.kept.saving.values() for action in actions}
         doing = self.tape.doing
         doing.actions = [a for a in doing.actions if id(a) not in gone]
-        for step in self.tape.steps or ():
-            if any(id(a) in gone for a in step.actions):
-                step.actions, step.calls = tuple(a for a in step.actions if id(a) not in gone), None
+
+        def rest(op: Op) -> Op:
+            kept = tuple(a for a in op.actions if id(a) not in gone)
+            return op if len(kept) == len(op.actions) else replace(op, actions=kept)
+
+        self.tape.trace.change_all(rest)
 
     def admit(self, size: int) -> bool:
         """Whether memory for what adjoints need may grow by so much."""
@@ -221,7 +227,8 @@ class BudgetMemory(ABC):
         """An operation of a recording is about to make an array: what has to go goes before. BudgetError where arrays that are held already
         leave too little; a budget of 0 asks what the whole program takes."""
         held = self.tape.made.nbytes
-        if not self._fits(rounded(nbytes)) and 0 < self.limited() < held + rounded(nbytes):
+        use = "amid" if self.tape.trace.coming is not None else ""
+        if not self._fits(rounded(nbytes), use) and 0 < self.limited() < held + rounded(nbytes):
             raise BudgetError(
                 f"arrays that operations made and their shadows take {shown(held)}, and {shown(rounded(nbytes))} more are asked for here, "
                 f"beyond the budget of {shown(self.limited())}{self.all_there_is}. Those that the program still holds are not used again: "
@@ -254,7 +261,7 @@ class BudgetMemory(ABC):
         """Lets go of the mark that costs the least."""
         self._slots = max(self._slots, len(self.marks))  # with the state at the beginning, and without the one that goes
         numbers = [0, *(self._iteration.number(mark.time) for mark in self.marks.marks)]
-        self.marks.drop(expendable(numbers, self._iteration.number(len(self.reruns)), self._slots) - 1)
+        self.marks.drop(expendable(numbers, self._iteration.number(len(self.tape.trace.operations)), self._slots) - 1)
 
     @abstractmethod
     def _convert(self) -> None:
@@ -265,4 +272,13 @@ class BudgetMemory(ABC):
         """Lets go of what adjoints need; of what operations run again from there may be some among it."""
 
     def _program(self) -> Program:
-        return Program(self.tape.operations, self.reruns, {a.address: a for a in self.tape.allocations.values()})
+        trace = self.tape.trace
+        return Program(trace.operations, trace.reruns, {a.address: a for a in self.tape.allocations.values()})
+
+
+def _without_memory(op: Op) -> Op:
+    """An op that saves nothing: a schedule says what it does when the program comes again."""
+    operation = op.operation
+    if isinstance(operation, Launched) and operation.logs:
+        operation = replace(operation, logs=[])
+    return replace(op, actions=(), operation=operation)

@@ -60,7 +60,7 @@ class Budget(FirstRecording):
     def planner(self) -> Planner:
         """What schedules there are when the program is run by them."""
         if self._planner is None:
-            self._planner = Planner(self._program(), self._signatures, frozenset(self.tape.made.arrays) if self.tape.restore else None)
+            self._planner = Planner(self._program(), self.signatures, frozenset(self.tape.made.arrays) if self.tape.restore else None)
         return self._planner
 
     @cached_property
@@ -170,12 +170,8 @@ class Budget(FirstRecording):
         """The program comes again: from here on its steps store what the script says."""
         best = self.planner.best if self.level is None else self.planner.best_of_levels
         scripted = self._take_best(best, self.planner.whole, "Nothing was launched.")
-        time = 0
-        for step in self.tape.steps or ():
-            if not step.operates:
-                continue
-            step.actions, step.calls = scripted.forward(time), None
-            time += 1
+        for time in range(len(self.tape.trace.operations)):
+            self.tape.trace.change(time, actions=scripted.forward(time))
 
     @contextmanager
     def resuming(self) -> Iterator[None]:

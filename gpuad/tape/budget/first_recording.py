@@ -15,20 +15,20 @@ from ...budget import rounded, stride
 from ...errors import TapeError
 from ...program.ir.region import EMPTY, Region
 from ...program.ir.regions import Regions, common, united, without
-from ...runtime.actions import Action, Doing, clearing, perform
+from ...runtime.actions import Action, Performed, clearing, perform
 from ..memory.arena import Full, Pooled
 from ..memory.versions import Allocation, home_of, piece_of
 from ..record.operations import Foreign, Operation, Renewed
 from ..record.recorded_launch import Launched
+from ..record.trace import Op
 from .budget_memory import BudgetMemory
 from .offload import level_of
 from .online_checkpoints import Copied
+from .op_reruns import rerun_of
 from .planner import Iteration, Planner
 from .program_states import Program, initial_regions
 from .rerun import Rerun, allocation_of, needs_of
 from .script_actions import Kept
-
-_NONE = Rerun({}, {}, {}, None, None)
 
 
 class FirstRecording(BudgetMemory):
@@ -43,9 +43,12 @@ class FirstRecording(BudgetMemory):
         self._done: Regions = {}
         self._pending: Regions = {}
         self._open: list[Regions] = []
-        self._coming = _NONE
-        self._copies = 0
-        self._signatures: list[Any] = []
+        self._copies = self._room = 0
+
+    @property
+    def signatures(self) -> list[Any]:
+        """What tells operations apart."""
+        return [op.key.signature for op in self.tape.trace.operating()]
 
     def stacks(self, operation: Launched) -> int:
         """Bytes that the stacks of a launch's reverse will take, which is about to be made."""
@@ -56,24 +59,35 @@ class FirstRecording(BudgetMemory):
         pooled = replace(call, pool=Pooled(call.executor, self.transient))
         return self.measured(lambda: pipeline.take_scratch(adjoint, pooled))
 
-    def coming(self, rerun: Rerun, what: Any) -> None:
-        """The operation that is recorded next, as it runs again, and what tells it from others."""
-        self._coming = rerun
-        self._signatures.append(what)
+    def measure_room(self, check: Callable[[], None]) -> None:
+        """Makes a check of the launch that is recorded next: the transient memory that it takes is taken each time that the program is
+        recorded."""
+        self._room = self.measured(check)
+
+    def rerunning(self, op: Op) -> Op:
+        """The op that is recorded next, with how it runs again."""
+        operation, known = op.operation, op.known
+        if not isinstance(operation, Launched):
+            rerun = rerun_of(op, self.tape)
+        else:
+            if known not in self.again:
+                self.again[known] = rerun_of(op, self.tape)
+            rerun = replace(self.again[known], scratch=self.stacks(operation), room=self._room)
+        self._room = self.transient.most = 0
+        return replace(op, rerun=rerun)
 
     def before(self, operation: Operation, time: int) -> None:
         """Copies what an operation is about to overwrite of the state at the beginning, if the program reads that."""
         if self.offload is not None and self.level is None:
             self.level = level_of(self.offload, self.tape.library_name)
-        rerun = self._coming
-        self._arrive(operation, rerun, time)
+        rerun = self._arrive(operation, time)
         reads = united(rerun.reads, needs_of(operation, rerun.must))
         fresh = without(united(self._pending, reads), self._done)
         wanted = common(fresh, rerun.writes)
         if self.tape.restore:
             users = {w: r for w, r in rerun.writes.items() if w not in self.tape.made.arrays}
             wanted = united(wanted, without(users, self._done))
-        if self.restarts and not self.stores and not self.tape.doing.dry:
+        if self.restarts and not self.stores and self._resuming is None:
             self._mark(time)
         allocations = {**self.tape.allocations, **allocation_of(operation)}
         for where, region in wanted.items():
@@ -85,23 +99,28 @@ class FirstRecording(BudgetMemory):
         self._done = united(self._done, rerun.writes)
         self._pending = without(fresh, rerun.writes)
 
-    def _arrive(self, operation: Operation, rerun: Rerun, time: int) -> None:
-        """Copies what code that the tape does not see has written before an operation that works on it."""
+    def _arrive(self, operation: Operation, time: int) -> Rerun:
+        """Copies what code that the tape does not see has written before an operation that works on it. Gives how that runs again."""
+        trace = self.tape.trace
+        rerun = trace.at(time).rerun
+        assert rerun is not None
         if isinstance(operation, Foreign):  # which nothing has worked on
             self._open = [rest for written in self._open if (rest := without(written, rerun.writes))]
-            return
+            return rerun
         met = united(united(rerun.reads, rerun.writes), needs_of(operation, {}))
         for written in self._open:
             part = common(written, met)
-            rerun.arrives = united(rerun.arrives, part)
+            rerun = replace(rerun, arrives=united(rerun.arrives, part))
             for where, region in part.items():
                 self._copy(lambda: self.kept.arrivals.setdefault(time, []), self.tape.allocations[where], region, time, time)
                 written[where] = written[where] - region
+        trace.change(time, rerun=rerun)
+        return rerun
 
     def _mark(self, time: int) -> None:
         """Sets a mark before an operation, if it is the time for one."""
         if self._slots == 0 and not self.marks:
-            self._iteration = Iteration.of(self._program(), self._signatures)
+            self._iteration = Iteration.of(self._program(), [*self.signatures, self.tape.trace.at(time).key.signature])
         steps = self._iteration.number(time) - self._iteration.number(self.marks.marks[-1].time if self.marks else 0)
         apart = stride(self._iteration.number(time), self._slots) if self._slots else 1
         if time and steps >= apart and self._iteration.begins(time):
@@ -161,11 +180,13 @@ class FirstRecording(BudgetMemory):
         perform(piece.saving)
         return Copied(allocation, piece, 0)
 
-    def after(self, operation: Operation, time: int) -> None:
-        """The operation has been recorded."""
-        rerun = self._coming
-        self.reruns.append(rerun)
-        self._coming = _NONE
+    def after(self, time: int) -> None:
+        """An operation has been recorded."""
+        op = self.tape.trace.at(time)
+        operation, rerun = op.operation, op.rerun
+        assert operation is not None and rerun is not None
+        if self._resuming is None and self.transient.most > rerun.room:
+            self.tape.trace.change(time, rerun=replace(rerun, room=self.transient.most))
         if rerun.keeps:
             allocations = allocation_of(operation)
             for where, region in rerun.writes.items():
@@ -178,26 +199,34 @@ class FirstRecording(BudgetMemory):
     def _leave_stores(self) -> None:
         """Where a program turns out to be longer than the one before, for which only what adjoints need was kept, that is the state at the
         beginning, too, if it has been saved whole: then operations can run again from there."""
-        reruns = [*self.reruns, self._coming][: len(self.tape.operations)]
         if not self._laid_out or self.restarts:
             self._drop_stores()
             return
-        self._laid_out, now = False, len(self.reruns)
+        trace = self.tape.trace
+        self._laid_out, now = False, len(trace.operations)
+        ops = [*trace.operating(), *([trace.coming] if trace.coming is not None else ())]
+        reruns = [op.rerun for op in ops if op.rerun is not None]
         allocations = {a.address: a for a in self.tape.allocations.values()}
         restored = frozenset(self.tape.made.arrays) if self.tape.restore else None
-        wanted = [*initial_regions(Program(self.tape.operations, reruns, allocations), restored)]
+        operations = [op.operation for op in ops if op.operation is not None]
+        wanted = [*initial_regions(Program(operations, reruns, allocations), restored)]
         pieces = ((a, piece) for a in allocations.values() for piece in a.pieces if piece.lossy is None)
         saved = {(piece.time, a.address, piece.region): Copied(a, piece, 0) for a, piece in pieces}
         found = [saved.get(part) for part in wanted if part[0] < now]
         self._drop_stores()
-        if None in found or any(rerun.keeps or rerun.arrives for rerun in reruns):
+        self.kept = Kept(initial=[copied for copied in found if copied is not None])
+        rest = wanted[len(found) :]  # which the operation that has begun is about to overwrite
+        more = sum(rounded(home_of(region, region, allocations[where].root)[1]) for _, where, region in rest)
+        full = bool(rest) and self.added() + more > self.limited()  # nothing can be let go on the way
+        if full or None in found or any(rerun.keeps or rerun.arrives for rerun in reruns):
+            self.kept = Kept()
             self.tape.unknown()
             raise TapeError(
                 "the program is longer than the one before, for which the tape's budget was laid out: record it again. Arrays are as the "
                 "operations before left them."
             )
-        self.restarts, self.kept = True, Kept(initial=[copied for copied in found if copied is not None])
-        for time, where, region in wanted[len(found) :]:
+        self.restarts = True
+        for time, where, region in rest:
             self._copy(lambda: self.kept.initial, allocations[where], region, time, time)
 
     def _convert(self) -> None:
@@ -206,34 +235,38 @@ class FirstRecording(BudgetMemory):
         if self.stores:
             self._drop_stores()
         self._copy_no_more()
-        initial, doing = self.kept.initial, self.tape.doing
+        initial, trace = self.kept.initial, self.tape.trace
         self.kept = Kept(results=self.kept.results, arrivals=self.kept.arrivals)
         self.restarts, self.stores = False, True
         self.marks.clear()
         for a in self.tape.allocations.values():
             a.pending, a.initial = EMPTY, EMPTY
-        last = [rerun.writes for rerun in self.reruns[-1:] if rerun.keeps]  # whose result is perhaps not kept yet
+        end = len(trace.operations)
+        last = [rerun.writes for rerun in trace.reruns[-1:] if rerun.keeps]  # whose result is perhaps not kept yet
         newest = [part for each in (*self._open, *last) for part in each.items()]
-        open_ = [self._copied(self.tape.allocations[where], region, len(self.reruns)) for where, region in newest]
+        open_ = [self._copied(self.tape.allocations[where], region, end) for where, region in newest]
         _put_back(initial)
         initial = []
-        steps = [step for step in self.tape.steps or () if step.operates]
-        for time, (operation, rerun) in enumerate(zip(list(self.tape.operations), self.reruns, strict=True)):
-            self.tape.doing = Doing()
-            _put_back(self.kept.arrivals.get(time, ()))
-            self.tape.note_needs(operation, time)
-            self.tape.save_overwritten(operation, time)
-            launch = self._once_more(operation, rerun, time)
-            for use in operation.effects.after:
-                use.allocation.pending = use.allocation.pending | use.region
-            if time < len(steps):
-                steps[time].actions, steps[time].calls = (*self.tape.doing.taken(), *launch), None
-                steps[time].room = self.saved.here()
+        for time, (operation, rerun) in enumerate(zip(list(trace.operations), trace.reruns, strict=True)):
+            with self.tape.logging(Performed()) as log:
+                _put_back(self.kept.arrivals.get(time, ()))
+                self.tape.note_needs(operation, time)
+                self.tape.save_overwritten(operation, time)
+                launch = self._once_more(operation, rerun, time)
+                for use in operation.effects.after:
+                    use.allocation.pending = use.allocation.pending | use.region
+            trace.change(time, actions=(*log.taken(), *launch), room=self.saved.here())
         room = (0, 0)
-        for step in self.tape.steps or ():
-            step.room = room = step.room if step.operates else room  # what makes an array saves nothing
-        self.tape.doing = doing
-        _put_back([*self.kept.arrivals.get(len(self.reruns), ()), *open_])  # what it, and others since, have written
+
+        def placed(op: Op) -> Op:
+            nonlocal room
+            if op.operation is None:  # what makes an array saves nothing
+                return replace(op, room=room)
+            room = op.room
+            return op
+
+        trace.change_all(placed)
+        _put_back([*self.kept.arrivals.get(end, ()), *open_])  # what it, and others since, have written
         self.kept = Kept()
         self._planner = None
 
@@ -249,7 +282,7 @@ class FirstRecording(BudgetMemory):
             except Full:
                 perform((rerun.again,) if rerun.again is not None else ())
                 return ()
-            self.tape.operations[time] = replace(operation, logs=list(memories))
+            self.tape.trace.change(time, operation=replace(operation, logs=list(memories)))
             actions: tuple[Action, ...] = (*(clearing(m.root) for m in memories), launch)
             perform(actions)
             return actions

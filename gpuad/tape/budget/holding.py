@@ -319,7 +319,7 @@ class Reading:
         """What operations run again from."""
         within = self.tape.within
         assert within is not None, "asked for where there is a budget"
-        kept, reruns = within.kept, within.reruns
+        kept, reruns = within.kept, self.tape.trace.reruns
         for copied in kept.initial:
             yield self._copied(copied, copied.piece.time, INITIAL)
         for time, copies in kept.results.items():
@@ -342,7 +342,8 @@ class Reading:
         for moment, time in adjoints.items():
             size, why = known.get(time, 0), "versions put together, partial sums"
             if self._has_stacks(time):
-                least = self.tape.within.reruns[time].scratch if self.tape.within is not None else 0
+                rerun = self.tape.trace.at(time).rerun
+                least = rerun.scratch if rerun is not None else 0
                 size, why = (size + least, "stacks") if least else (self.tape.scratch_bytes, "stacks whose depth is counted first: at most")
             if size:
                 yield Held(

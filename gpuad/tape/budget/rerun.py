@@ -27,13 +27,13 @@ from ...program.ir.regions import Regions, joined, united, without
 from ...runtime.actions import Action
 from ...runtime.base import Memory, prepared
 from ..memory.versions import Allocation
-from ..record.operations import Operation, Use
+from ..record.known_calls import KnownLaunch
+from ..record.operations import Foreign, Operation, Renewed, Use
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled
-from ..replay.trace_cache import KnownLaunch
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Rerun:
     """An operation as it runs again. `reads`: what decides what it writes, and the bytes that it may leave as they are among what it may
     write; `writes`, `must`: what it may, and surely does. `first`: the launch as the user made it; `again`: the same without what it says,
@@ -169,7 +169,13 @@ def _silent(known: KnownLaunch, call: Call, first: Action) -> Action:
     return prepared(call.executor, silent, call.grid, call.block, known.given, call.shared_mem)
 
 
-def rule_again(operation: Ruled, action: Action, library: str | None) -> Rerun:
+def unseen_again(operation: Foreign) -> Rerun:
+    """Code that the tape does not see, or memory that is used again: there is nothing to run."""
+    writes = of_uses(operation.effects.writes)
+    return Rerun({}, writes, writes, None, None, "" if isinstance(operation, Renewed) else "the tape does not see it")
+
+
+def rule_again(operation: Ruled, action: Action | None, library: str | None) -> Rerun:
     """A call of a rule as it runs again."""
     reads, writes, must = touched_by_rule(operation)
     why = "" if operation.rule.pure else "its rule is not declared pure"

@@ -16,10 +16,10 @@ from ...ir.dtypes import Array
 from ...runtime.array_locks import Locks
 from ...runtime.array_types import NdArray
 from ...runtime.base import address_of, owner_of
-from ..record.operations import Operation
+from ..record.operations import Foreign, Operation
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled
-from ..replay.trace_steps import ForeignStep, Step
+from ..record.trace import Op
 
 Depends = tuple[Array, bool, bool]  # whether the recording depends on it, and whether it was passed to be written or with a shadow
 
@@ -112,17 +112,17 @@ class Guard:
         found, self._news = tuple(self._news), []
         return found
 
-    def again(self, step: Step, args: Sequence[Any]) -> None:
-        """Locks, or opens, what a step did the first time, now that it is called with arguments that are the same to it."""
-        if type(step) is ForeignStep:
-            for array in _host((*args, *step.args)):
+    def again(self, op: Op, args: Sequence[Any]) -> None:
+        """Locks, or opens, what an op did the first time, now that it is called with arguments that are the same to it."""
+        if op.key.what is Foreign:
+            for array in _host((*args, *op.key.args)):
                 self._open(array)
         else:
             for array in _host(args) if self._opened else ():
                 self._close(owner_of(array))
-            for array, made in step.locks or ():
+            for array, made in op.locks:
                 self.locks.lock(array, made)
-        self.follow(step.args, args)
+        self.follow(op.key.args, args)
 
     def follow(self, args: Sequence[Any], given: Sequence[Any]) -> None:
         """What the caller has passed is locked as is what has come in its place."""

@@ -71,6 +71,7 @@ class Allocation:
     root: NdArray
     address: int
     name: str
+    lossy: tuple[Lossy, ...] = ()  # of which earlier versions are stored less exactly
     pending: Region = EMPTY
     deferrable: list[DeferrableNeed] = field(default_factory=list)  # needed too, unless a few values can be kept instead
     results: list[DeferrableNeed] = field(default_factory=list)  # and this, unless a stack can do instead
@@ -82,8 +83,11 @@ class Allocation:
     written: Region = EMPTY
     cleared: Region = EMPTY  # whose shadows are zero when a reversal with seeds begins
     initial: Region = EMPTY  # of which the state before the recording is in pieces
-    lossy: tuple[Lossy, ...] = ()  # of which earlier versions are stored less exactly
     pieces: list[Piece] = field(default_factory=list)
+
+    def forget(self, name: str) -> None:
+        """Begins anew: no operation has met it."""
+        self.__dict__.update(Allocation(self.root, self.address, name, self.lossy).__dict__)
 
     @property
     def needed(self) -> Region:

@@ -14,43 +14,30 @@ the bytes that they stand for, and memory grows by no more than that. On a GPU, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 from ... import fusion, pipeline
 from ...errors import LaunchError
 from ...ir.nodes import Kernel
-from ...runtime.actions import Action
 from ...runtime.base import Prepared, prepared
-from ..replay.trace_steps import Step
 from .checkpoint_kernels import Cutting
-from .operations import Operation
 from .recorded_launch import Launched
+from .trace import Extraction, Op, Trace
 
 _MOVED = 3  # times
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Extraction:
-    """The values of operation number `time`, which an `action` of another one, or of itself, puts into `memory`."""
-
-    time: int
-    cut: Cutting
-    memory: Sequence[Any]
-    action: Action
-
-
-def extracted_early(steps: Sequence[Step], operations: Sequence[Operation], extractions: Sequence[Extraction]) -> None:
-    """Changes the steps' actions: launches write their values themselves, where that is possible."""
-    if len(steps) != len(operations) or not pipeline.chaining():
-        return
-    for extraction in extractions:
-        operation, step = operations[extraction.time], steps[extraction.time]
-        later = next((s for s in steps if any(a is extraction.action for a in s.actions)), None)
-        if later is not None and isinstance(operation, Launched) and write_values(operation, step, extraction):
-            later.actions = tuple(a for a in later.actions if a is not extraction.action)
-            later.calls = None
+def write_early(trace: Trace) -> None:
+    """The program comes again: its launches write what is kept of what they read themselves, where that is possible."""
+    keeping = [(time, op.keeping) for time, op in enumerate(trace.operating()) if op.keeping is not None]
+    may = trace.is_plain and pipeline.chaining()
+    for time, extraction in keeping:
+        op = replace(trace.at(time), keeping=None)
+        later = next((t for t, o in enumerate(trace.ops) if any(a is extraction.action for a in o.actions)), None) if may else None
+        new = with_values(op, extraction) if later is not None else None
+        trace.change(time, keeping=None, actions=(new or op).actions)
+        if new is not None and later is not None:
+            trace.change(later, actions=tuple(a for a in trace.at(later).actions if a is not extraction.action))
 
 
 def reads_fewer_bytes(operation: Launched, cut: Cutting) -> bool:
@@ -59,28 +46,28 @@ def reads_fewer_bytes(operation: Launched, cut: Cutting) -> bool:
     return operation.call.bound.library != "cupy" and _MOVED * cut.total <= read
 
 
-def writes_values(operation: Launched, step: Step, cut: Cutting) -> bool:
-    """Whether the launch that a step makes can write values itself."""
-    launch = _launch(operation, step) if pipeline.chaining() else None
-    return launch is not None and _kernel(operation, launch.kernel, cut) is not None
+def writes_values(op: Op, cut: Cutting) -> bool:
+    """Whether the launch that an op makes can write values itself."""
+    launch = _launch(op) if pipeline.chaining() else None
+    return launch is not None and _kernel(_launched(op), launch.kernel, cut) is not None
 
 
-def write_values(operation: Launched, step: Step, extraction: Extraction) -> bool:
-    """Has the launch that a step makes write values itself; False where that cannot be."""
-    launch = _launch(operation, step)
-    both = _both(operation, launch, extraction) if launch is not None else None
-    if both is None:
-        return False
-    step.actions = tuple(both if a is launch else a for a in step.actions)
-    step.calls = None
-    return True
+def with_values(op: Op, extraction: Extraction) -> Op | None:
+    """The op whose launch writes values itself; None where that cannot be."""
+    launch = _launch(op)
+    both = _both(_launched(op), launch, extraction) if launch is not None else None
+    return None if both is None else replace(op, actions=tuple(both if a is launch else a for a in op.actions))
 
 
-def _launch(operation: Launched, step: Step) -> Prepared | None:
-    """The launch of the user's kernel, which a step ends with."""
-    if not step.actions:
-        return None
-    last = step.actions[-1]
+def _launched(op: Op) -> Launched:
+    assert isinstance(op.operation, Launched), "only launches keep values"
+    return op.operation
+
+
+def _launch(op: Op) -> Prepared | None:
+    """The launch of the user's kernel, which an op ends with."""
+    last = op.actions[-1] if op.actions else None
+    operation = _launched(op)
     primal = operation.kernel.primal(operation.call.aliases())
     return last if isinstance(last, Prepared) and last.kernel is primal else None
 

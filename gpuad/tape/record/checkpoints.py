@@ -17,14 +17,14 @@ from ...ir.nodes import Kernel
 from ...pipeline import Call, State
 from ...pipeline.derived_kernels import Adjoint
 from ...program.ir.region import EMPTY, Region
-from ...runtime.actions import Doing
+from ...runtime.actions import ActionLog
 from ...runtime.base import Memory
 from ..memory.versions import Allocation, DeferrableNeed
-from ..replay.trace_steps import Step
-from .checkpoint_extraction import Extraction, extracted_early, reads_fewer_bytes, write_values, writes_values
+from .checkpoint_extraction import reads_fewer_bytes, with_values, writes_values
 from .checkpoint_kernels import Cutting
-from .operations import Effects, Operation, Use
+from .operations import Effects, Use
 from .recorded_launch import Kept, Launched
+from .trace import Extraction, Op, Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +39,9 @@ class Surviving:
 class Recorded(Protocol):
     """The recording whose values these are."""
 
-    operations: list[Operation]
+    trace: Trace
     allocations: dict[int, Allocation]
-    doing: Doing
+    doing: ActionLog
 
     def reach(self, kernel: UserKernel, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
         """What a launch does to memory and what the adjoint reads, and the latter by the reverse kernel's parameters."""
@@ -54,8 +54,8 @@ class Recorded(Protocol):
 
 
 class ValueCheckpoints:
-    """Decides what a `recording` keeps for deferrable needs: copies of memory, or values made of it. `extractions`: the launches that
-    compute values, as long as the program is new; `surviving`: what was read where it is by a recording that has ended."""
+    """Decides what a `recording` keeps for deferrable needs: copies of memory, or values made of it. `surviving`: what was read where it is
+    by a recording that has ended."""
 
     def __init__(self, recording: Recorded) -> None:
         self._recording = recording
@@ -63,7 +63,6 @@ class ValueCheckpoints:
 
     def forget(self) -> None:
         """Begins anew."""
-        self.extractions: list[Extraction] = []
         self.surviving: Sequence[Surviving] = ()
 
     def choose(self, writes: Sequence[Use]) -> None:
@@ -124,7 +123,7 @@ class ValueCheckpoints:
             for a in self._recording.allocations.values():
                 a.results = [need for need in a.results if need.time != time]
             self.demand({time})
-            self._recording.operations[time] = new
+            self._recording.trace.change(time, operation=new)
             for use in new.effects.after:
                 use.allocation.pending = use.allocation.pending | use.region
 
@@ -144,7 +143,7 @@ class ValueCheckpoints:
         return replace(old, adjoint=adjoint, effects=effects, uses=uses, cuts=None)
 
     def _launched(self, time: int) -> Launched:
-        operation = self._recording.operations[time]
+        operation = self._recording.trace.at(time).operation
         assert isinstance(operation, Launched), "only launches have deferrable needs"
         return operation
 
@@ -168,8 +167,9 @@ class ValueCheckpoints:
         entries = {i: a.memory for i, a in enumerate(arguments) if a.memory is not None}
         state = State(live, entries=entries, logs=[*old.logs, *kept])
         call.run(cut.extraction, pipeline.arguments(cut.parameters, call, state))
-        self.extractions.append(Extraction(time, cut, kept, self._recording.doing.actions[-1]))
-        new = self._recording.operations[time] = self.reading(old, cut, kept, len(self._recording.operations) - 1)
+        trace, extraction = self._recording.trace, Extraction(cut, kept, self._recording.doing.actions[-1])
+        new = self.reading(old, cut, kept, len(trace.operations))
+        trace.change(time, operation=new, keeping=extraction)
         self.release({time})
         for use in new.effects.before:
             use.allocation.pending = use.allocation.pending | use.region
@@ -184,44 +184,41 @@ class ValueCheckpoints:
         note = Kept(cut.names, cut.total, overwriter)
         return replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=[*old.logs, *kept], cuts=None, kept=note)
 
-    def write_early(self, steps: Sequence[Step] | None) -> None:
-        """The program comes again: its launches write what is kept of what they read."""
-        extractions, self.extractions = self.extractions, []
-        if steps is not None and extractions:
-            extracted_early(steps, self._recording.operations, extractions)
-
-    def keep_cheaper_values(self, steps: Sequence[Step]) -> bool:
-        """The program, which is done by these steps, comes again: its launches keep values in place of memory that survives too, where
-        these are less to read (see `checkpoint_extraction.reads_fewer_bytes`). Changes operations and steps; whether any. To be called
-        before the steps are done again, since nothing was kept when they were recorded."""
+    def keep_cheaper_values(self) -> bool:
+        """The program comes again: its launches keep values in place of memory that survives too, where these are less to read (see
+        `checkpoint_extraction.reads_fewer_bytes`). Changes ops; whether any. To be called before they are made again, since nothing was
+        kept when they were recorded."""
         surviving, self.surviving = self.surviving, ()
-        if not surviving or len(steps) != len(self._recording.operations):
+        trace = self._recording.trace
+        if not surviving or not trace.is_plain:
             return False
-        made: dict[int, Launched] = {}
+        made: dict[int, Op] = {}
         for time in sorted({c.time for s in surviving for c in s.deferrable}):
             positions = frozenset(c.position for s in surviving for c in s.deferrable if c.time == time)
-            new = self._kept_cheaper(self._launched(time), time, positions, steps[time])
+            new = self._kept_cheaper(trace.at(time), positions)
             if new is not None:
                 made[time] = new
         if not made:
             return False
-        self._recording.operations = [made.get(time, operation) for time, operation in enumerate(self._recording.operations)]
+        numbers = {id(trace.at(time)): op for time, op in made.items()}
+        trace.change_all(lambda op: numbers.get(id(op), op))
         for s in surviving:
             s.allocation.pending = s.firm
             for region in (c.region for c in s.deferrable if c.time not in made):
                 s.allocation.pending = s.allocation.pending | region
         return True
 
-    def _kept_cheaper(self, old: Launched, time: int, positions: frozenset[int], step: Step) -> Launched | None:
+    def _kept_cheaper(self, op: Op, positions: frozenset[int]) -> Op | None:
         """A launch that keeps values in place of all that its adjoint reads through these arguments; None where it does not."""
+        old = op.operation
+        assert isinstance(old, Launched), "only launches have deferrable needs"
         cut = old.cuts.get(positions) if old.cuts is not None else None
-        if cut is None or not reads_fewer_bytes(old, cut) or not writes_values(old, step, cut):
+        if cut is None or not reads_fewer_bytes(old, cut) or not writes_values(op, cut):
             return None
         old.call.prepare(_of_reverse(cut, old.call))
         kept = self.room_for(cut)
-        if not write_values(old, step, Extraction(time, cut, kept, step.actions[-1])):
-            return None
-        return self.reading(old, cut, kept, None)
+        new = with_values(op, Extraction(cut, kept, op.actions[-1]))
+        return None if new is None else replace(new, operation=self.reading(old, cut, kept, None))
 
 
 def _of_reverse(cut: Cutting, call: Call) -> list[Kernel | None]:

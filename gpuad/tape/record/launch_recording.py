@@ -1,7 +1,7 @@
 """How launches of kernels are recorded.
 
 In: a call. It is bound, judged by the memory behind its arguments, and given the adjoint that fits its annotations (`_prepare`); that is
-kept for calls in the same words (`trace_cache`). Out: the launch, made, with what its adjoint needs saved before (`_run`).
+kept for calls in the same words (`known_calls`). Out: the launch, made, with what its adjoint needs saved before (`_run`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
 from ...progress import doing
 from ...runtime.array_types import Extents
-from ...runtime.base import Memory
-from ..budget.rerun import launch_again
-from ..memory.arena import Full, Pooled
+from ..memory.arena import Pooled
 from ..replay.differences import difference
-from ..replay.trace_cache import KnownLaunch, call_key, line_of, place_of, user_frame
-from ..replay.trace_steps import LaunchStep, constant, lasting
-from .operation_recording import OperationRecording, Saving
+from .call_keys import LaunchKey, constant, lasting
+from .known_calls import KnownLaunch, call_key, line_of, place_of, user_frame
+from .operation_recording import OperationRecording
+from .trace import Op
 
 
 class LaunchRecording(OperationRecording):
@@ -34,19 +33,20 @@ class LaunchRecording(OperationRecording):
 
     def launch(self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it. One that is expected, since it came here the last time too, is only made."""
-        given, step = self.inner(args), self.cursor.expected
+        given, op = self.inner(args), self.cursor.expected
         if type(grid) is list or type(block) is list:  # which may be changed later
             grid, block = (tuple(x) if type(x) is list else x for x in (grid, block))
         args = given
-        if step is not None:
+        if op is not None:
             if self.made.arrays or self.made.staging.buffers:
                 with on_stream(stream, given):
                     args = self.staged(kernel, given)
-            if step.what is kernel and isinstance(step, LaunchStep) and step.same(grid, block, args, shared_mem, stream):
-                self.guard.again(step, given)
-                if self._repeat(step):
+            key = op.key
+            if key.what is kernel and isinstance(key, LaunchKey) and key.same(grid, block, args, shared_mem, stream):
+                self.guard.again(op, given)
+                if self._repeat(op):
                     return
-            self.differ(difference(step, kernel, args, grid, block))
+            self.differ(difference(key, kernel, args, grid, block))
         frame = user_frame()
         line = line_of(frame)
         with on_stream(stream, given):
@@ -62,13 +62,12 @@ class LaunchRecording(OperationRecording):
             fixed = type(args) is FlatArguments or all(constant(args[k]) for k in kernel.records if k < len(args))
             key = call_key(kernel, grid, block, args, shared_mem, stream, line) if fixed else None
             known = self.known_call(key, lambda: self._prepare(kernel, grid, block, args, shared_mem, stream, where))
-            step = LaunchStep(kernel, known.args, line, where, grid, block, shared_mem, stream)
-            self._run(known, step)
+            named = LaunchKey(kernel, known.args, line, where, grid, block, shared_mem, stream)
+            self._run(known, named, fixed and known.lasts and lasting(grid) and lasting(block))
         except BaseException:
             end_internal_reads()
             self.unknown()
             raise
-        self._note(step, fixed and known.lasts and lasting(grid) and lasting(block))
 
     def _prepare(
         self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any, where: str
@@ -119,52 +118,29 @@ class LaunchRecording(OperationRecording):
         layouts, pairs = list(map(layout, arrays)), self.shadows.count
         return KnownLaunch(kept, bare, self.shadows, pairs, arrays, layouts, operation, primal, seen, given, doubtful, paired)
 
-    def _run(self, known: KnownLaunch, step: LaunchStep) -> None:
+    def _run(self, known: KnownLaunch, key: LaunchKey, lasts: bool) -> None:
         operation, call = known.operation, known.operation.call
-        adjoint, executor = operation.adjoint, call.executor
+        executor = call.executor
         with executor.on(call.stream):
             self.streams.enter(executor)
-            room = 0
             reads, writes = self._touched(operation.kernel, call)
-            self.stage(reads, writes, lambda position: call.bound.arguments[position].array)
-            if adjoint is not None and known.doubtful:
-                step.check = partial(self._check_stores, adjoint, call)
-                if not self.doing.dry:
-                    room = self._room_of(step.check)
-                if not pipeline.stores_in_doubt(adjoint, call):  # it was told for good, from the launch's numbers
-                    step.check = None
-            augmented = adjoint.augmented if adjoint is not None else None
-            if self.within is not None:
-                if known not in self.within.again:
-                    read = self.read_again(operation.kernel, known.primal, call)
-                    self.within.again[known] = launch_again(known, operation, read)
-                scratch = 0 if self.doing.dry else self.within.stacks(operation)
-                self.within.coming(replace(self.within.again[known], scratch=scratch, room=room), (operation.kernel, step.line))
-            logs = self._logs(adjoint, call) if augmented is not None and adjoint is not None else None
-            if logs is not None:
-                operation = replace(operation, logs=logs)
-            with Saving(self, operation):
-                noting = augmented if logs is not None else None
-                self.doing.do(known.launch(executor) if noting is None else call.prepared(noting, [*known.given, *operation.logs]))
-            if executor.stream() is not None:
-                step.stream = True if call.stream is None else call.stream
-        step.arrays = known.arrays
-        if not known.paired:
-            self._note_bare(operation, known.reads)
+            loads, stores = self.stage(reads, writes, lambda position: call.bound.arguments[position].array)
+            check = self._checked(known)
+            stream = None if executor.stream() is None else True if call.stream is None else call.stream
+            run = known.launch(executor)
+            self.perform(Op(key, operation, operation, known, run, check, known.arrays, stream, loads, stores), lasts)
 
-    def _logs(self, adjoint: Adjoint, call: Call) -> list[Memory] | None:
-        """Room for what a launch writes down; None where a budget has none for it."""
-        try:
-            return pipeline.new_logs(adjoint, self.pooled(call)) if self.within is None or self.within.stores else None
-        except Full:
+    def _checked(self, known: KnownLaunch) -> Callable[[], None] | None:
+        """Checks a launch whose stores are in doubt; gives the check, if it is to be made again before each launch."""
+        call, adjoint = known.operation.call, known.operation.adjoint
+        if adjoint is None or not known.doubtful:
             return None
-
-    def _room_of(self, check: Callable[[], None]) -> int:
-        """Makes a check, and says how much transient memory of a budget it takes: it is made each time that the program is recorded."""
+        check = partial(self._check_stores, adjoint, call)
         if self.within is None:
             check()
-            return 0
-        return self.within.measured(check)
+        else:
+            self.within.measure_room(check)
+        return check if pipeline.stores_in_doubt(adjoint, call) else None  # or it was told for good, from the launch's numbers
 
     def _check_stores(self, adjoint: Adjoint, call: Call) -> None:
         self.transient.reset()

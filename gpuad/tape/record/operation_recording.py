@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ... import pipeline
 from ...api import FlatArguments
 from ...arguments.annotations import BatchDuplicated, Duplicated
 from ...arguments.arrays import address, is_array, leaf_memory, namespace, refuse_subclass, resolve
@@ -21,24 +24,28 @@ from ...errors import TapeError
 from ...pipeline import executor_of
 from ...program.ir.region import Region, of_array
 from ...public_calls import show
-from ...runtime.actions import ByPython, perform
+from ...runtime.actions import Action, ByPython, perform
 from ...runtime.allocation import asked
 from ...runtime.array_types import NdArray
+from ...runtime.base import Memory
 from ...runtime.tensor_versions import count_writes
-from ..budget.rerun import Rerun, of_uses, rule_again
-from ..memory.buffers import storing
+from ..memory.arena import Full
+from ..memory.buffers import Part, storing
 from ..memory.lossy_arrays import Store
 from ..memory.memory_log import Kind, MemoryLog
 from ..memory.temporaries import Made, Temporary, inner
-from ..replay.trace_cache import KnownCall, line_of, place_of, user_frame
 from ..replay.trace_replay import Repeating
-from ..replay.trace_steps import ForeignStep, MadeStep, RenewedStep, Step, arrays_of, lasting
 from ..status import RECORDING, interrupted_by
 from . import rule_calls
-from .operations import Effects, Foreign, Operation, Renewed, Use
+from .call_keys import CallKey, MadeKey, RuleKey, arrays_of, lasting
+from .known_calls import KnownCall, KnownLaunch, line_of, place_of, user_frame
+from .operations import Effects, Foreign, Renewed, Use
+from .recorded_launch import Launched
 from .recorded_rule import Ruled
+from .rule_calls import KnownRule
 from .rule_checks import mapped
 from .rule_declaration import Declared
+from .trace import Op
 
 _K = TypeVar("_K", bound=KnownCall)
 
@@ -63,9 +70,10 @@ class OperationRecording(Repeating):
                 self.known_calls[key] = known
         return cast("_K", known)
 
-    def record(self, operation: Ruled, run: Callable[[], None], library: str, step: Step) -> None:
-        """Records an operation that is no kernel launch, and makes it."""
-        self._library = self._library or library
+    def record(self, known: KnownRule, run: Callable[[], None], key: RuleKey) -> None:
+        """Records a call of a rule that is new here, and makes it."""
+        operation = known.operation
+        self._library = self._library or known.library
         executor = executor_of(self._library)
         self.streams.enter(executor)
 
@@ -81,28 +89,125 @@ class OperationRecording(Repeating):
                 count_writes(written)
 
         self.store.refuse_needed(operation)
-        self._stage_rule(operation)
+        loads, stores = self._stage_rule(operation)
         action = ByPython(act, operation.name, operation.where, operation.rule.opaque)
-        if self.within is not None:
-            self.within.coming(rule_again(operation, action, self._library), (operation.rule, step.line))
-            self.within.transient.most = 0
-        with Saving(self, operation):
-            self.doing.do(action)
-        if self.within is not None and self.within.reruns:
-            self.within.reruns[-1].room = self.within.transient.most
-        if executor.stream() is not None:
-            step.stream = True
-        for a, region in operation.read_bare():
-            a.read_bare = a.read_bare | region
-        for a, region, tainted in operation.written_bare():
-            if tainted:
-                self._tainted = True
-                a.tainted = a.tainted | region
-            else:
-                a.written_bare = a.written_bare | region
-        self._note(step, all(lasting(x, copied=True) for x in step.args))
+        stream = True if executor.stream() is not None else None
+        op = Op(key, operation, operation, known, action, None, known.arrays, stream, loads, stores)
+        self.perform(op, all(lasting(x, copied=True) for x in key.args))
 
-    def _stage_rule(self, operation: Ruled) -> None:
+    def perform(self, op: Op, lasts: bool, opened: Sequence[Any] = ()) -> None:
+        """Makes an op that is new: what it is about to overwrite, and is needed, is saved before. Where that fails on the way the tape is
+        interrupted. `lasts`: it is known by its arguments, none of which can be changed into something else; `opened`: arrays that code
+        which the tape does not see is about to overwrite."""
+
+        def make(action: Action | None) -> None:
+            if opened:
+                self.guard.open(opened)
+            if action is not None:
+                self.doing.do(action)
+            perform(storing(op.stores))
+
+        if self.within is not None:
+            op = self.within.rerunning(op)
+        self._append(op, make)
+        self.cursor.note(op.key, lasts)
+
+    def _append(self, op: Op, make: Callable[[Action | None], None]) -> None:
+        """Appends an op, which `make` makes by an action, with what is saved before it."""
+        self._require(RECORDING)
+        time, trace = len(self.operations), self.trace
+        op = trace.coming = self._with_logs(op)
+        assert op.operation is not None
+        try:
+            self._before(op.operation, time)
+            operation = trace.at(time).operation
+            assert operation is not None
+            self.guard.lock_operands(operation)
+            try:
+                make(_making(op))
+                self._after(operation, time)
+                self._note_uses(op)
+                coming = replace(trace.coming, actions=self.doing.taken(), room=self._saved.here(), locks=self.guard.taken())
+                trace.append(coming)
+            except BaseException as error:
+                self.state = interrupted_by(error, f"at operation {time} ({operation.name})")
+                raise
+        finally:
+            trace.coming = None
+        if self.within is not None:
+            self.within.after(time)
+            if copied := self.doing.taken():
+                trace.change(time, actions=(*trace.at(time).actions, *copied))
+
+    def take_over(self, op: Op) -> None:
+        """Records an op that was made in this round already."""
+        if op.operation is None:
+            assert isinstance(op.key, MadeKey)
+            self.record_made(op)
+            return
+        if isinstance(op.key, MadeKey):
+            op.key.made.where = op.key.where
+        self._pair(op)
+        self.made.staging.note_written(op.loads if op.key.what is Foreign else op.stores)
+
+        def make(action: Action | None) -> None:
+            if op.key.what is Foreign:
+                self.guard.open(op.key.args)
+            elif action is not None:
+                self.doing.do(action)
+
+        rerun = None if op.rerun is None else replace(op.rerun, arrives={})
+        self._append(replace(op, operation=op.came, rerun=rerun, keeping=None), make)
+
+    def _pair(self, op: Op) -> None:
+        """Meets the memory of an op, and notes the shadows with which it came."""
+        operation = op.came
+        if isinstance(operation, Launched):
+            self._note_shadows(operation.call)
+            for x in op.key.args:
+                self.note_array(x)
+        elif isinstance(operation, Ruled):
+            rule_calls.note_shadows(operation, op.key, self)
+        elif operation is not None:
+            for use in operation.effects.writes:
+                self.allocation(Memory(use.allocation.root))
+
+    def _with_logs(self, op: Op) -> Op:
+        """An op with room for what it writes down for its adjoint; as it is where a budget has none for that."""
+        operation = op.operation
+        if not isinstance(operation, Launched) or operation.adjoint is None or operation.adjoint.augmented is None:
+            return op
+        if self.within is not None and not self.within.stores:
+            return op
+        with suppress(Full):
+            return replace(op, operation=replace(operation, logs=pipeline.new_logs(operation.adjoint, self.pooled(operation.call))))
+        return op
+
+    def _note_uses(self, op: Op) -> None:
+        """Notes what an op has read and written without a shadow: of interest if one turns up later."""
+        operation = op.came
+        if isinstance(operation, Launched):
+            assert isinstance(op.known, KnownLaunch)
+            if not op.known.paired:
+                self._note_bare(operation, op.known.reads)
+        elif isinstance(operation, Ruled):
+            for a, region in operation.read_bare():
+                a.read_bare = a.read_bare | region
+            for a, region, tainted in operation.written_bare():
+                if tainted:
+                    self._tainted = True
+                    a.tainted = a.tainted | region
+                else:
+                    a.written_bare = a.written_bare | region
+        elif operation is not None:
+            for use in operation.effects.writes:
+                a = use.allocation
+                if op.key.what is Foreign:
+                    a.written_bare = a.written_bare | use.region
+                else:
+                    a.read_bare = a.read_bare - use.region
+
+    def _stage_rule(self, operation: Ruled) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
         operands, others = operation.operands, []
 
         def collect(_: str, x: Any) -> None:
@@ -114,7 +219,7 @@ class OperationRecording(Repeating):
                 mapped(value, name, collect)
         uses = [o.use for o in operands.values()]
         names, written = operation.effect.arrays, [operands[n].use for n in operation.effect.writes if n in operands]
-        self.stage(uses, written, lambda position: operands[names[position]].array, others)
+        return self.stage(uses, written, lambda position: operands[names[position]].array, others)
 
     def record_foreign(self, arrays: Sequence[Any], line: Any, where: str, given: Sequence[Any] = ()) -> None:
         """Records an announcement that is new. `given`: the arrays as the caller has passed them."""
@@ -140,26 +245,22 @@ class OperationRecording(Repeating):
         if arrays:
             self._library = self._library or namespace(getattr(arrays[0], "primal", arrays[0])).__name__
             self.streams.enter(executor_of(self._library))
-        self.stage((), uses, lambda _: None, foreign=True)
-        if self.within is not None:
-            self.within.coming(Rerun({}, of_uses(uses), of_uses(uses), None, None, "the tape does not see it"), (Foreign, line))
-        with Saving(self, Foreign("foreign code", where, Effects(tuple(uses), must=tuple(uses)), cleared)):
-            self.guard.open((*arrays, *given))
-        for use in uses:
-            use.allocation.written_bare = use.allocation.written_bare | use.region
-        step = ForeignStep(Foreign, tuple(arrays), line, where)
-        step.arrays = tuple(found for a in arrays for found in arrays_of(a))
-        step.stream = True if executor_of(self._library).stream() is not None else None
-        self._note(step, all(map(lasting, arrays)))
+        loads, stores = self.stage((), uses, lambda _: None, foreign=True)
+        operation = Foreign("foreign code", where, Effects(tuple(uses), must=tuple(uses)), tuple(cleared))
+        met = tuple(found for a in arrays for found in arrays_of(a))
+        stream = True if executor_of(self._library).stream() is not None else None
+        key = CallKey(Foreign, tuple(arrays), line, where)
+        op = Op(key, operation, operation, arrays=met, stream=stream, loads=loads, stores=stores)
+        self.perform(op, all(map(lasting, arrays)), (*arrays, *given))
 
     def new(self, library: Any, shape: tuple[int, ...], dtype: Any, active: bool) -> Any:
         """An array for an operation that makes one, not cleared: it is no concern of the caller's. In a known program it is what was made
         there the last time. `active`: whether it is to have a shadow."""
-        wanted, step = (library.__name__, shape, dtype, active), self.cursor.expected
-        if isinstance(step, MadeStep) and step.args == wanted and self.make_again():
-            return step.made.handed_out()
+        wanted, made = (library.__name__, shape, dtype, active), self.awaited
+        if made is not None and self.cursor.expected is not None and self.cursor.expected.key.args == wanted and self.make_again():
+            return made.handed_out()
         self.differ(f"an array of shape {shape} and type {np.dtype(dtype)} is made")
-        before = self.cursor.before(MadeStep)
+        before = self.cursor.before(MadeKey)
         if library is np:
             asked(math.prod(shape) * np.dtype(dtype).itemsize)
         if self.within is not None and self.state.is_recording:
@@ -177,53 +278,53 @@ class OperationRecording(Repeating):
         made = Made(array, self.temporary_shadow, self, executor_of(library.__name__).stream(), place_of(user_frame()))
         if before is not None and before.held:
             made.apart = True
-        self.record_made(made, wanted)
+        self.record_made(Op(MadeKey(Made, wanted, None, made.where, made)))
         return made.handed_out()
 
     @property
     def awaited(self) -> Made | None:
         """In a program that is known, an array that it makes next."""
-        step = self.cursor.expected
-        return step.made if isinstance(step, MadeStep) else None
+        op = self.cursor.expected
+        return op.key.made if op is not None and isinstance(op.key, MadeKey) else None
 
     def make_again(self) -> bool:
         """Makes it; False if the program is another one."""
-        step = self.cursor.expected
-        if step is None or not self._let_go(step) or not self._repeat(step):
+        op, made = self.cursor.expected, self.awaited
+        if op is None or not self._let_go(op) or not self._repeat(op):
             return False
-        if isinstance(step, MadeStep) and step.made.stream is not None:
-            step.made.stream = executor_of(self._library).stream()
-            self.streams.making(step.made.stream, step.made.source)
+        if made is not None and made.stream is not None:
+            made.stream = executor_of(self._library).stream()
+            self.streams.making(made.stream, made.source)
         return True
 
-    def record_made(self, made: Made, wanted: tuple[Any, ...]) -> None:
+    def record_made(self, op: Op) -> None:
         """Notes an array that an operation has made; or made again, with the shadow that it had then."""
+        assert isinstance(op.key, MadeKey)
+        made = op.key.made
+        made.where = op.key.where
         self.made.note(made)
         self.streams.making(made.stream, made.source)
-        self._note(MadeStep(Made, wanted, None, made.where, made), True)
+        self.trace.append(replace(op, room=self._saved.here()))
 
     def record_renewed(self, made: Made, wanted: tuple[Any, ...], line: Any, where: str) -> None:
         """Records that the memory of an array that an operation has made is that of a new one from here on."""
-        assert self.within is not None
         memory = resolve(made.array)
         allocation = self.allocation(memory)
         region = of_array(made.array, memory.offset * int(made.array.dtype.itemsize))
         uses = (Use(allocation, region, 0),)
-        cleared = [root[a:z] for root, a, z in self.shadows.written(allocation, region)]
-        self.within.coming(Rerun({}, of_uses(uses), of_uses(uses), None, None), (Renewed, line))
-        with Saving(self, Renewed(allocation.name, where, Effects(uses, must=uses), cleared)):
-            pass
-        allocation.read_bare, made.where = allocation.read_bare - region, where
-        self._note(RenewedStep(Renewed, wanted, line, where, made), True)
+        cleared = tuple(root[a:z] for root, a, z in self.shadows.written(allocation, region))
+        operation, made.where = Renewed(allocation.name, where, Effects(uses, must=uses), cleared), where
+        self.perform(Op(MadeKey(Renewed, wanted, line, where, made), operation, operation), True)
 
-    def _let_go(self, step: Step) -> bool:
+    def _let_go(self, op: Op) -> bool:
         """Whether the memory of an array can be used again, as it was when the program was new. Else the program is recorded anew."""
-        if not isinstance(step, RenewedStep):
+        if op.key.what is not Renewed:
             return True
-        if not self.made.is_free(step.made):
+        assert isinstance(op.key, MadeKey)
+        if not self.made.is_free(op.key.made):
             self.differ("the array that was made there before is still held")
             return False
-        self.made.part(step.made, executor_of(self._library))
+        self.made.part(op.key.made, executor_of(self._library))
         return True
 
     def maker(self, array: NdArray) -> Made | None:
@@ -259,21 +360,10 @@ class OperationRecording(Repeating):
         return known is not None and self.shadows.of(known, region) is not None
 
 
-class Saving:
-    """Saves what an operation is about to overwrite, and records the operation if it succeeds; poisons the tape if not."""
-
-    def __init__(self, tape: OperationRecording, operation: Operation) -> None:
-        self.tape, self.operation = tape, operation
-
-    def __enter__(self) -> None:
-        self.tape._require(RECORDING)
-        self.operation = self.tape._before(self.operation)
-        self.tape.guard.lock_operands(self.operation)
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is None:
-            if not self.tape.doing.dry:
-                perform(storing(self.tape.copied[1]))
-            self.tape._after(self.operation)
-        else:
-            self.tape.state = interrupted_by(error, f"at operation {len(self.tape.operations)} ({self.operation.name})")
+def _making(op: Op) -> Action | None:
+    """What makes an op: with what it writes down for its adjoint, if there is room for that."""
+    operation, known = op.operation, op.known
+    if not isinstance(operation, Launched) or not operation.logs:
+        return op.run
+    assert isinstance(known, KnownLaunch) and operation.adjoint is not None and operation.adjoint.augmented is not None
+    return operation.call.prepared(operation.adjoint.augmented, [*known.given, *operation.logs])

@@ -5,7 +5,7 @@ An operation saves nothing itself: only the tape, which sees the whole program, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...program.ir.region import Region
@@ -59,14 +59,14 @@ class Operation(Protocol):
         """The adjoint as one line of Python."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Foreign:
     """Code that the tape does not see, announced by `tape.tape.overwrites`: its result depends on nothing active."""
 
     name: str
     where: str
     effects: Effects
-    cleared: list[Any] = field(default_factory=list)  # shadow views
+    cleared: tuple[Any, ...] = ()  # shadow views
 
     def reverse(self) -> list[Action]:
         """What was there before reached nothing: its adjoint is 0."""

@@ -7,7 +7,7 @@ without a shadow must not come out again; and where a shadow turns up late, what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,7 @@ from ...ir.nodes import Kernel as Primal
 from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
 from ...program.ir.region import EMPTY, Region, span
-from ...runtime.actions import Doing
+from ...runtime.actions import ActionLog, Performed
 from ...runtime.array_locks import borrows_memory
 from ...runtime.base import Memory
 from ..budget.budgeted import Budget
@@ -41,6 +41,7 @@ from .operations import Effects, Foreign, Operation, Use
 from .recorded_launch import Cuts, Launched, Reach, Reaches, absolutely, cuts_of, reaches_of, reads, reads_again, writes
 from .recorded_rule import Ruled
 from .rule_calls import with_new_shadows
+from .trace import Trace
 
 SMALL = 1 << 20  # bytes of an allocation that a first recording looks at
 
@@ -57,15 +58,16 @@ class Recording:
 
     def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
         self._saved, self.transient, self.within, self.made = saved, transient, within, made
-        self.doing = Doing()
+        self.doing: ActionLog = Performed()
         self.values = ValueCheckpoints(self)  # kept in place of memory
         self.paired = 0  # pairs of arrays and shadows that the operations have shown
         self.forget()
 
     def forget(self) -> None:
         """Begins anew."""
-        self.operations: list[Operation] = []
+        self.trace = Trace()
         self.values.forget()
+        self._earlier: Mapping[int, Allocation] = {}  # of the program before, as long as a part of it is taken over
         self.allocations: dict[int, Allocation] = {}
         self.shadows = Shadows()
         self.actives: dict[int, Any] = {}
@@ -76,6 +78,11 @@ class Recording:
         self.made.forget()
         if self.within is not None:
             self.within.forget()
+
+    @property
+    def operations(self) -> list[Operation]:
+        """What was recorded that works on memory, in order."""
+        return self.trace.operations
 
     def _require(self, state: State) -> None:
         if self.state is not state:  # the states that are required have one object each
@@ -90,8 +97,12 @@ class Recording:
             root = resolve(memory.root.view(np.uint8)).root  # all of it: elements of several bytes leave some at its end
             self._refuse_overlap(where, int(root.nbytes))
             self.made.staging.refuse_overlap(where, int(root.nbytes))
-            known = self.allocations[where] = Allocation(root, where, f"memory {len(self.allocations)}")
-            known.lossy = self.store.of(where)
+            earlier = self._earlier.get(where)
+            if earlier is not None and earlier.root.nbytes == root.nbytes:
+                earlier.forget(f"memory {len(self.allocations)}")
+            else:
+                earlier = Allocation(root, where, f"memory {len(self.allocations)}", self.store.of(where))
+            known = self.allocations[where] = earlier
         return known
 
     def _refuse_overlap(self, where: int, size: int) -> None:
@@ -164,7 +175,7 @@ class Recording:
                 )
             if a.memory is not None:
                 self.allocation(a.memory).name = a.name
-                if a.shadows:
+                if a.shadow_arrays:
                     region = bytes_of(a).moved(a.memory.offset * a.memory.itemsize)
                     self.add_pair(self.allocation(a.memory), region, a.memory, a.shadows, a.name)
             elif a.kind == "active":
@@ -187,7 +198,7 @@ class Recording:
                 "would be dropped. Pass the Duplicated there too. Nothing was launched."
             )
         if allocation.written_bare & region:
-            self.operations = [self._with_late_shadow(op, allocation, region, name) for op in self.operations]
+            self.trace = self.trace.changed(lambda operation: self._with_late_shadow(operation, allocation, region, name))
             allocation.written_bare = allocation.written_bare - region
 
     def _refuse_used(self, shadow: Memory, elements: Region, name: str) -> None:
@@ -208,10 +219,9 @@ class Recording:
         if not any(u.allocation is allocation and u.region & region for u in bare):
             return operation
         if isinstance(operation, Foreign):
-            for use in operation.effects.writes:
-                if use.allocation is allocation:
-                    operation.cleared.extend(root[a:z] for root, a, z in self.shadows.written(allocation, region & use.region))
-            return operation
+            parts = [region & use.region for use in operation.effects.writes if use.allocation is allocation]
+            more = [root[a:z] for part in parts for root, a, z in self.shadows.written(allocation, part)]
+            return replace(operation, cleared=(*operation.cleared, *more))
         if isinstance(operation, Ruled):
             return with_new_shadows(operation, self)
         assert isinstance(operation, Launched)
@@ -350,23 +360,18 @@ class Recording:
         groups = (tuple(made[id(r)] for r in part) for part in parts)
         return Effects(*groups), {key: made[id(r)] for key, r in reaches.uses.items()}
 
-    def _before(self, operation: Operation) -> Operation:
-        """Saves what the operation is about to overwrite. Gives the operation as it is to be recorded."""
-        time = len(self.operations)
+    def _before(self, operation: Operation, time: int) -> None:
+        """Saves what the operation that comes is about to overwrite."""
         if self.within is not None:
             self.within.before(operation, time)
         if self.looks:
             self._compare(operation)
-        self.operations.append(operation)
         try:
             self.note_needs(operation, time)
-            self._overwrite(operation)
-            return self.operations[time]
+            self._overwrite(operation, time)
         except BaseException:
             self.values.release({time})
             raise
-        finally:
-            self.operations.pop()
 
     def note_needs(self, operation: Operation, time: int) -> None:
         """Notes what the operation's adjoint needs of memory as it is."""
@@ -376,10 +381,10 @@ class Recording:
             else:
                 use.allocation.pending = use.allocation.pending | use.region
 
-    def _overwrite(self, operation: Operation) -> None:
+    def _overwrite(self, operation: Operation, time: int) -> None:
         self.values.choose(operation.effects.writes)
         self.values.stack_results(operation.effects.writes)
-        self.save_overwritten(operation, len(self.operations) - 1)
+        self.save_overwritten(operation, time)
         for use in operation.effects.writes:
             a = use.allocation
             a.written, a.cleared = a.written | use.region, a.cleared | use.shown
@@ -449,18 +454,16 @@ class Recording:
             region = region - use.region if use.allocation is a else region
         return not region
 
-    def _after(self, operation: Operation) -> None:
+    def _after(self, operation: Operation, time: int) -> None:
+        """Notes what the adjoint of the operation that has been made needs of memory as it is now."""
         stacks = isinstance(operation, Launched) and operation.adjoint is not None and operation.adjoint.recording.results
         for use in operation.effects.after:
             if stacks and not self.save_all and self.within is None:
-                use.allocation.results.append(DeferrableNeed(len(self.operations), use.region, use.position))
+                use.allocation.results.append(DeferrableNeed(time, use.region, use.position))
             else:
                 use.allocation.pending = use.allocation.pending | use.region
         if self.looks:
             self._mark(operation)
-        self.operations.append(operation)
-        if self.within is not None:
-            self.within.after(operation, len(self.operations) - 1)
 
     def _mark(self, operation: Operation) -> None:
         """Marks what a change behind the tape would spoil: what an adjoint needs, and what has a shadow, once an operation has met it: that

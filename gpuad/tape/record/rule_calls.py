@@ -23,8 +23,8 @@ from ...program.ir.region import Region, of_array
 from ...public_calls import show
 from ...runtime.array_locks import writeable
 from ...runtime.base import Memory
-from ..replay.trace_cache import KnownCall, call_key, line_of, place_of, user_frame
-from ..replay.trace_steps import Step, lasting
+from .call_keys import CallKey, RuleKey, lasting
+from .known_calls import KnownCall, call_key, line_of, place_of, user_frame
 from .operations import Effects, Use
 from .recorded_rule import Operand, Ruled, view_in
 from .rule_checks import compare, is_constant, mapped, marks, parameter_of, read_only, run
@@ -32,23 +32,11 @@ from .rule_declaration import ROOM, Declared, Effect
 
 
 @dataclass(frozen=True, eq=False)
-class _KnownRule(KnownCall):
+class KnownRule(KnownCall):
     """A call of a rule."""
 
     operation: Ruled
     library: str
-
-
-@dataclass(eq=False, slots=True)
-class RuleStep(Step):
-    """A call of a rule, as a program that repeats itself makes it again."""
-
-    names: tuple[str, ...]
-    regions: Mapping[str, Region]
-
-    def again(self, tape: Any) -> None:
-        """Records the call once more."""
-        _recorded(self, tape)
 
 
 def record(rule: Declared, arguments: Mapping[str, Any], tape: Any, regions: Mapping[str, Region]) -> None:
@@ -62,7 +50,7 @@ def record(rule: Declared, arguments: Mapping[str, Any], tape: Any, regions: Map
     if before is not None and before.regions is not None and before.regions != regions:
         regions = {}  # another part in each round: any
     try:
-        _recorded(RuleStep(rule, args, line, place_of(frame), tuple(arguments), regions), tape)
+        _recorded(RuleKey(rule, args, line, place_of(frame), tuple(arguments), regions), tape)
     except BaseException:
         tape.unknown()
         raise
@@ -74,21 +62,20 @@ def _own(x: Any) -> Any:
     return x if lasting(x) else mapped(x, "", lambda _, part: part)
 
 
-def _recorded(step: RuleStep, tape: Any) -> None:
+def _recorded(key: RuleKey, tape: Any) -> None:
     """Checks a call, unless it was made before in the same words, and records it."""
-    rule, given, regions = step.what, step.args, step.regions
+    rule, given, regions = key.what, key.args, key.regions
     fixed = not regions and not any(isinstance(x, Active | list | dict | set) for x in given)
-    key = call_key(rule, None, None, given, 0, None, step.line) if fixed else None
+    words = call_key(rule, None, None, given, 0, None, key.line) if fixed else None
 
-    def judge() -> _KnownRule:
-        operation, library = _checked(rule, dict(zip(step.names, given, strict=True)), tape, regions, step.where)
+    def judge() -> KnownRule:
+        operation, library = _checked(rule, dict(zip(key.names, given, strict=True)), tape, regions, key.where)
         bare = any(o.shadow is None and o.floats for o in operation.operands.values())
         arrays = _arrays(operation)
-        return _KnownRule(given, bare, tape.shadows, tape.shadows.count, arrays, list(map(layout, arrays)), operation, library)
+        return KnownRule(given, bare, tape.shadows, tape.shadows.count, arrays, list(map(layout, arrays)), operation, library)
 
-    known = tape.known_call(key, judge)
-    step.arrays = known.arrays
-    tape.record(known.operation, _Run(known.operation, tape), known.library, step)
+    known = tape.known_call(words, judge)
+    tape.record(known, _Run(known.operation, tape), key)
 
 
 def _arrays(operation: Ruled) -> tuple[Any, ...]:
@@ -115,10 +102,9 @@ def _checked(rule: Declared, arguments: Mapping[str, Any], tape: Any, regions: M
     _check_disjoint(rule, operands)
     draft = Ruled(rule.name, where, Effects(), rule, operands, actives, values, {}, effect)
     _check_flow(rule, draft)
-    for n, o in operands.items():
+    _adopt(operands, given, tape)
+    for o in operands.values():
         if o.shadow is not None:
-            tape.adopt(o.use.allocation, o.extent, o.memory, leaf_memory(o.shadow), n)
-            tape.note_array(given[n])
             _show(rule, o.shadow)
     needs = _needs(draft)
     effects = Effects(
@@ -128,6 +114,24 @@ def _checked(rule: Declared, arguments: Mapping[str, Any], tape: Any, regions: M
     )
     library = next((namespace(o.array).__name__ for o in operands.values()), "numpy")
     return replace(draft, effects=effects, needs=needs), library
+
+
+def _adopt(operands: Mapping[str, Operand], given: Mapping[str, Any], tape: Any) -> None:
+    """Notes the shadows of a call's arrays."""
+    for n, o in operands.items():
+        if o.shadow is not None:
+            tape.adopt(o.use.allocation, o.extent, o.memory, leaf_memory(o.shadow), n)
+            tape.note_array(given.get(n))
+
+
+def note_shadows(operation: Ruled, key: CallKey, tape: Any) -> None:
+    """Meets the memory of a call that was recorded, and notes its shadows."""
+    assert isinstance(key, RuleKey)
+    for n, o in operation.operands.items():
+        tape.allocation(o.memory).name = n
+    for n, x in operation.actives.items():
+        _note_number(operation.rule, n, x, tape)
+    _adopt(operation.operands, dict(zip(key.names, key.args, strict=True)), tape)
 
 
 def _show(rule: Declared, shadow: Any) -> None:

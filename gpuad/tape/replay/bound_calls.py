@@ -21,11 +21,12 @@ from ...runtime.actions import Action, copying, perform
 from ...runtime.array_locks import derived
 from ..memory.buffers import Outline, Part, loading, outline
 from ..memory.temporaries import Made, Seen, Temporary
+from ..record.call_keys import MadeKey, arrays_of, same, same_array
+from ..record.operations import Renewed
+from ..record.trace import Op
 from ..status import RECORDING, interrupted_by
 from .batching import batched
-from .cursor import Cursor
 from .trace_replay import Repeating
-from .trace_steps import MadeStep, RenewedStep, Step, arrays_of, same, same_array
 
 _MANY = 1 << 12  # views that are kept
 _MOST_BYTES = 1 << 16  # of an array that is compared by its bytes
@@ -47,11 +48,11 @@ Result: TypeAlias = Callable[[Sequence[Any]], Any]
 
 
 class BoundCall:
-    """A call of a function at a place of the program. `expected`: of its arguments, those by `names` last; `actions`: of its steps;
-    `locks`: the arrays that are locked with them; `end`: the number of the step that comes after it, which is `next`; `result`: what makes
-    that which it gives, where that is no handle of an array `made`, or of what is `seen` of it."""
+    """A call of a function at a place of the program. `expected`: of its arguments, those by `names` last; `actions`: of its ops, as they
+    were when they had changed so often (`version`); `locks`: the arrays that are locked with them; `end`: the number of the op that comes
+    after it; `result`: what makes that which it gives, where that is no handle of an array `made`, or of what is `seen` of it."""
 
-    __slots__ = ("actions", "end", "expected", "locks", "made", "names", "next", "result", "seen")
+    __slots__ = ("actions", "end", "expected", "locks", "made", "names", "result", "seen", "version")
 
     def __init__(
         self,
@@ -59,12 +60,13 @@ class BoundCall:
         expected: Sequence[Expected],
         actions: tuple[Action, ...],
         locks: tuple[tuple[Any, bool], ...],
-        cursor: Cursor,
+        end: int,
+        version: int,
         gives: Any,
         result: Result,
     ) -> None:
         self.names, self.expected, self.actions, self.locks = names, expected, actions, locks
-        self.end, self.next, self.result = cursor.at, cursor.expected, result
+        self.end, self.version, self.result = end, version, result
         self.made: Made | None = gives._made_by if type(gives) is Temporary else None
         self.seen: Seen | None = gives._seen if type(gives) is Temporary else None
 
@@ -95,7 +97,7 @@ class BoundCalls:
         begin = cursor.at
         key = begin, function
         bound = self._calls.get(key)
-        if bound is not None:
+        if bound is not None and bound.version == self._tape.trace.version:
             given = (*args, *keywords.values()) if keywords or bound.names else args
             taken: list[tuple[Any, Any]] = []
             if self._fits(bound, given, keywords, taken):
@@ -163,10 +165,10 @@ class BoundCalls:
         try:
             perform(bound.actions)
         except BaseException as error:
-            step = cursor.expected
-            tape.state = interrupted_by(error, f"at operation {cursor.at} ({step.name if step is not None else ''})")
+            op = cursor.expected
+            tape.state = interrupted_by(error, f"at operation {cursor.at} ({op.key.name if op is not None else ''})")
             raise
-        cursor.at, cursor.expected = bound.end, bound.next
+        cursor.advance(bound.end)
         made = bound.made
         return bound.result(given) if made is None else Temporary(made, bound.seen)
 
@@ -174,20 +176,19 @@ class BoundCalls:
 
     def _bound(self, args: tuple[Any, ...], keywords: dict[str, Any], begin: int, result: Any, by_content: bool) -> BoundCall | None:
         """What a call came to, if it is known by its arguments."""
-        steps, given = self._cursor.passed[begin:], (*args, *keywords.values())
+        ops, given = self._cursor.passed[begin:], (*args, *keywords.values())
         try:
-            _check(steps, by_content)
-            worked_on = [array for step in steps for x in step.args for array in arrays_of(x)]
+            _check(ops, by_content)
+            worked_on = [array for op in ops for x in op.key.args for array in arrays_of(x)]
             expected = tuple(self._expected(x, worked_on, by_content) for x in given)
-            gives = _result(result, given, [step.made for step in steps if isinstance(step, MadeStep)])
+            gives = _result(result, given, [op.key.made for op in ops if isinstance(op.key, MadeKey)])
         except Unbound:
             return None
-        locks = tuple(lock for step in steps for lock in step.locks or ())
+        locks = tuple(lock for op in ops for lock in op.locks)
         load = _restoring if by_content else loading  # what it made of arrays that it looked into is what it is now
-        actions = batched(action for step in steps for action in (*load(step.loads), *step.actions))
-        return BoundCall(
-            tuple(keywords), expected, actions, locks, self._cursor, None if any(result is x for x in given) else result, gives
-        )
+        actions = batched(action for op in ops for action in (*load(op.loads), *op.actions))
+        own, version = None if any(result is x for x in given) else result, self._tape.trace.version
+        return BoundCall(tuple(keywords), expected, actions, locks, self._cursor.at, version, own, gives)
 
     def _expected(self, x: Any, worked_on: Sequence[Any], by_content: bool) -> Expected:
         """What is expected of an argument. Unbound for one that says less of a call than its content does."""
@@ -220,8 +221,8 @@ class BoundCalls:
     @property
     def _program_pairs(self) -> dict[int, Any]:
         if self._pairs is None:
-            steps = self._cursor.program.steps if self._cursor.program is not None else ()
-            pairs = [x for step in steps for x in step.args if isinstance(x, Duplicated)]
+            ops = self._cursor.program.ops if self._cursor.program is not None else ()
+            pairs = [x for op in ops for x in op.key.args if isinstance(x, Duplicated)]
             self._pairs = {id(x): x for pair in pairs for x in (pair, pair._of) if x is not None}
         return self._pairs
 
@@ -245,15 +246,14 @@ class BoundCalls:
         return view
 
 
-def _check(steps: Sequence[Step], by_content: bool) -> None:
-    """Raises Unbound for steps that take more than their actions, and for those that touch what arrays say."""
-    for step in steps:
-        makes = isinstance(step, MadeStep)
-        if step.check is not None or step.stream is not None or step.stores or isinstance(step, RenewedStep):
+def _check(ops: Sequence[Op], by_content: bool) -> None:
+    """Raises Unbound for ops that take more than their actions, and for those that touch what arrays say."""
+    for op in ops:
+        if op.check is not None or op.stream is not None or op.stores or op.key.what is Renewed:
             raise Unbound
-        if not by_content and getattr(step, "regions", None):
+        if not by_content and getattr(op.key, "regions", None):
             raise Unbound
-        if makes and step.made.stream is not None:  # type: ignore[attr-defined]
+        if isinstance(op.key, MadeKey) and op.key.made.stream is not None:
             raise Unbound
 
 

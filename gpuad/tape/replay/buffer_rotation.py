@@ -23,10 +23,10 @@ from ...program.ir.region import EMPTY, Region, span
 from ...runtime.actions import Action
 from ...runtime.base import Memory
 from ..memory.versions import Allocation, Piece, copying_live
-from ..record.operations import Operation, Use
+from ..record.operations import Use
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled
-from .trace_steps import Step
+from ..record.trace import Op, Trace
 
 _LITTLE = 1 / 8  # share of a state that may be copied along
 
@@ -34,7 +34,7 @@ _LITTLE = 1 / 8  # share of a state that may be copied along
 class Recorded(Protocol):
     """What is asked of a recording."""
 
-    operations: list[Operation]
+    trace: Trace
     allocations: dict[int, Allocation]
     restore: bool
 
@@ -72,29 +72,30 @@ class _Change:
     places: dict[int, Piece] = field(default_factory=dict)  # by address
 
 
-def redirected(recording: Recorded, steps: Sequence[Step]) -> dict[int, list[Action]]:
-    """The actions of those steps that change, by number."""
-    if len(steps) != len(recording.operations) or recording.restore or any(step.loads for step in steps):
+def redirected(recording: Recorded) -> dict[int, list[Action]]:
+    """The actions of those ops that change, by number."""
+    ops = recording.trace.ops
+    if not recording.trace.is_plain or recording.restore or any(op.loads for op in ops):
         return {}
-    launches = [_launch(recording, op, step, time) for time, (op, step) in enumerate(zip(recording.operations, steps, strict=True))]
-    met = [_allocations(op, step) for op, step in zip(recording.operations, steps, strict=True)]
-    later = {where for op, there in zip(recording.operations, met, strict=True) if _is_kept_late(op) for where in there}
+    launches = [_launch(recording, op, time) for time, op in enumerate(ops)]
+    met = [_allocations(op) for op in ops]
+    later = {where for op, there in zip(ops, met, strict=True) if _is_kept_late(op) for where in there}
     changes: dict[int, _Change] = {}
     for allocation in recording.allocations.values():
         if allocation.address not in later:  # which is read once more when something else is overwritten
             _follow(allocation, [time for time, there in enumerate(met) if allocation.address in there], launches, changes)
-    return {time: _actions(steps[time], launches[time], change) for time, change in changes.items()}
+    return {time: _actions(ops[time], launches[time], change) for time, change in changes.items()}
 
 
-def _is_kept_late(operation: Operation) -> bool:
+def _is_kept_late(op: Op) -> bool:
     """Whether values of what the operation reads may be computed after it."""
-    kept = getattr(operation, "kept", None)
+    kept = getattr(op.operation, "kept", None)
     return kept is not None and kept.overwriter is not None
 
 
-def _allocations(operation: Operation, step: Step) -> set[int]:
+def _allocations(op: Op) -> set[int]:
     """The addresses of the allocations that an operation works on."""
-    memories = [resolve(a) for a in step.arrays if a.size]
+    memories, operation = [resolve(a) for a in op.arrays if a.size], op.operation
     if isinstance(operation, Launched):
         memories += [a.memory for a in operation.call.bound.arguments if a.memory is not None]
     elif isinstance(operation, Ruled):
@@ -102,12 +103,13 @@ def _allocations(operation: Operation, step: Step) -> set[int]:
     return {address(memory.root) for memory in memories}
 
 
-def _launch(recording: Recorded, operation: Operation, step: Step, time: int) -> _Launch | None:
-    """The step as a launch that could as well be made with arrays elsewhere; None if it is none."""
-    if not isinstance(operation, Launched) or operation.logs or operation.kept is not None or step.check is not None:
+def _launch(recording: Recorded, op: Op, time: int) -> _Launch | None:
+    """The op as a launch that could as well be made with arrays elsewhere; None if it is none."""
+    operation = op.operation
+    if not isinstance(operation, Launched) or operation.logs or operation.kept is not None or op.check is not None:
         return None
     saving = {id(a) for allocation in recording.allocations.values() for p in allocation.pieces if p.time == time for a in p.saving}
-    if not step.actions or any(id(a) not in saving for a in step.actions[:-1]) or id(step.actions[-1]) in saving:
+    if not op.actions or any(id(a) not in saving for a in op.actions[:-1]) or id(op.actions[-1]) in saving:
         return None
     reads, writes = recording.touched(operation)
     primal = operation.kernel.primal(operation.call.aliases())
@@ -190,10 +192,10 @@ def _fits(call: Call, allocation: Allocation, piece: Piece) -> bool:
     return all((piece.base or 0) % size == 0 and piece.data.size % size == 0 for size in sizes)
 
 
-def _actions(step: Step, launch: _Launch | None, change: _Change) -> list[Action]:
-    kept = [a for a in step.actions[:-1] if id(a) not in change.dropped]
+def _actions(op: Op, launch: _Launch | None, change: _Change) -> list[Action]:
+    kept = [a for a in op.actions[:-1] if id(a) not in change.dropped]
     if launch is None or not change.places:
-        return [*kept, *change.before, step.actions[-1]]
+        return [*kept, *change.before, op.actions[-1]]
     call = launch.operation.call
     given = [_moved(value, change.places) for value in (*call.bound.primals(), *call.offset_values())]
     return [*kept, *change.before, call.prepared(launch.primal, given)]

@@ -1,4 +1,4 @@
-"""How a call differs from the step that was expected in its place, in words."""
+"""How a call differs from the one that was expected in its place, in words."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from ...arguments.annotations import Duplicated
 from ...arguments.arrays import address, is_array
 from ...arguments.layouts import layout
 from ...public_calls import show
-from .trace_steps import LaunchStep, Step, arrays_of, same
+from ..record.call_keys import CallKey, LaunchKey, arrays_of, same
 
 
-def difference(step: Step, what: Any, args: Sequence[Any], *geometry: Any) -> str:
-    """Why a call is not the expected step."""
-    if step.what is not what:
+def difference(key: CallKey, what: Any, args: Sequence[Any], *geometry: Any) -> str:
+    """Why a call is not the expected key."""
+    if key.what is not what:
         came = f"{getattr(what, 'name', 'foreign code')} came"
-        return f"{came} in its place" if step.what is not None else f"the program had ended, and {came}"
-    if isinstance(step, LaunchStep) and geometry and (step.grid, step.block) != geometry:
-        return f"grid and block are {geometry[0]}, {geometry[1]}, and were {step.grid}, {step.block}"
-    if len(step.args) != len(args):
-        return f"it has {len(args)} arguments, and had {len(step.args)}"
-    for number, (old, new) in enumerate(zip(step.args, args, strict=True), 1):
+        return f"{came} in its place" if key.what is not None else f"the program had ended, and {came}"
+    if isinstance(key, LaunchKey) and geometry and (key.grid, key.block) != geometry:
+        return f"grid and block are {geometry[0]}, {geometry[1]}, and were {key.grid}, {key.block}"
+    if len(key.args) != len(args):
+        return f"it has {len(args)} arguments, and had {len(key.args)}"
+    for number, (old, new) in enumerate(zip(key.args, args, strict=True), 1):
         if old is not new and not same(old, new):
             return f"argument {number} {_changed(old, new)}"
     return "its stream, shared memory or the elements that it writes are others"

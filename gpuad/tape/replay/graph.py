@@ -30,10 +30,11 @@ from ..memory.change_detection import Watch
 from ..memory.staging import Staging
 from ..memory.streams import Streams
 from ..memory.versions import Allocation
+from ..record.operations import Foreign
+from ..record.trace import Op
 from ..reverse.reversal_plan import Plan
 from .batching import batched
 from .launch_joining import Part, joined
-from .trace_steps import ForeignStep, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,23 +136,24 @@ class Graph:
             raise TapeError(f"operation {name} ({where}) cannot be captured in a graph: {error}. Nothing was run.") from error
 
 
-def forward_parts(steps: Sequence[Step], changed: Mapping[int, Sequence[Action]]) -> list[Part]:
-    """The program, step by step; `changed`: the actions of some, by number. TapeError for a step that is not the tape's."""
+def forward_parts(ops: Sequence[Op], changed: Mapping[int, Sequence[Action]]) -> list[Part]:
+    """The program, op by op; `changed`: the actions of some, by number. TapeError for one that is not the tape's."""
     found: list[Part] = []
-    for number, step in enumerate(steps):
-        if isinstance(step, ForeignStep):
+    for number, op in enumerate(ops):
+        key = op.key
+        if key.what is Foreign:
             what = "code that the tape does not see would not run again"
             raise TapeError(
-                f"tape.overwrites ({step.where}) cannot be part of a graph: {what}; make it a kernel or an operation of gpuad.ops"
+                f"tape.overwrites ({key.where}) cannot be part of a graph: {what}; make it a kernel or an operation of gpuad.ops"
             )
-        if not step.operates:
+        if op.operation is None:
             continue
-        name = str(getattr(step.what, "name", "temporary"))
-        if step.check is not None:
+        name = str(getattr(key.what, "name", "temporary"))
+        if op.check is not None:
             why = "before each launch it is checked whether two threads write to one element"
-            found.append((ByPython(step.check, name, step.where, why), name, step.where))
-        loads, stores = ([a for part in parts for a in part.captured(load)] for parts, load in ((step.loads, True), (step.stores, False)))
-        found += [(action, name, step.where) for action in (*loads, *changed.get(number, step.actions), *stores)]
+            found.append((ByPython(op.check, name, key.where, why), name, key.where))
+        loads, stores = ([a for part in parts for a in part.captured(load)] for parts, load in ((op.loads, True), (op.stores, False)))
+        found += [(action, name, key.where) for action in (*loads, *changed.get(number, op.actions), *stores)]
     return found
 
 

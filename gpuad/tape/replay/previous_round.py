@@ -14,7 +14,7 @@ from typing import Any
 from ...arguments.arrays import address, resolve
 from ...runtime.base import owner_of
 from ..memory.buffers import Outline
-from .trace_steps import MadeStep, Step, arrays_of
+from ..record.call_keys import CallKey, MadeKey, arrays_of
 
 _FAR = 64  # steps that are looked through for a call that has moved
 
@@ -39,13 +39,13 @@ class PreviousRound:
     at: int = field(default=0)
 
     @classmethod
-    def of(cls, steps: Sequence[Step], at: int) -> PreviousRound:
-        """The round of these steps, from number `at` on."""
+    def of(cls, keys: Sequence[CallKey], at: int) -> PreviousRound:
+        """The round of these calls, from number `at` on."""
         known: dict[int, Any] = {}
-        for array in (a for step in steps for x in step.args for a in arrays_of(x) if a.size):
+        for array in (a for key in keys for x in key.args for a in arrays_of(x) if a.size):
             owner = _weakly(owner_of(array) if hasattr(array, "__array_interface__") else array.data.mem)
             known[address(resolve(array).root)] = owner
-        return cls([_previous(step) for step in steps], _Alive(known), at)
+        return cls([_previous(key) for key in keys], _Alive(known), at)
 
     def next(self, what: Any, line: Any = None) -> PreviousStep | None:
         """The step in whose place a call comes; None if the program has none there."""
@@ -65,10 +65,10 @@ class _Alive(dict[int, Callable[[], Any]]):
         return owner is not None and owner() is not None
 
 
-def _previous(step: Step) -> PreviousStep:
-    made = step.made if isinstance(step, MadeStep) else None
+def _previous(key: CallKey) -> PreviousStep:
+    made = key.made if isinstance(key, MadeKey) else None
     held = made is not None and (made.is_handed_out or made.apart)
-    return PreviousStep(MadeStep if made is not None else step.what, step.line, step.outlines, held, getattr(step, "regions", None))
+    return PreviousStep(MadeKey if made is not None else key.what, key.line, key.outlines, held, getattr(key, "regions", None))
 
 
 def _weakly(owner: Any) -> Callable[[], Any]:

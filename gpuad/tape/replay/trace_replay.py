@@ -1,15 +1,15 @@
-"""A program that is recorded once more: its steps are known again, and only their actions are done.
+"""A program that is recorded once more: its ops are known again, and only their actions are done.
 
 What a recording finds out (effects, regions, what is saved where, the plan of the reverse) depends on which calls come with which memory,
 and not on what is in that memory. So where the next recording makes the same calls in the same order, all of it stays as it is. Each call
-is compared with the step that is expected; the first one that differs, or an end that comes early, makes the tape record anew what has
-passed, without doing it again (the bytes that it saved lie where they would be saved now), and go on as if there had been no step before.
+is compared with the op that is expected. The first one that differs, or an end that comes early, has the ops up to there taken over into a
+recording that goes on from them: what is known of memory is what they did to it, and the bytes that they saved lie where they lay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from operator import is_
 from typing import Any
 
@@ -19,21 +19,22 @@ from ...arguments.arrays import address, resolve
 from ...errors import GpuadError, TapeError
 from ...pipeline import analysing, executor_of, in_fixed_point, plain_allowed
 from ...program.ir.region import Region, of_array
-from ...runtime.actions import Action, perform
+from ...runtime.actions import Action, ActionLog, perform
 from ..budget.budgeted import Budget
 from ..memory.arena import Arena
-from ..memory.buffers import Part, loading, storing
+from ..memory.buffers import Part, loading
 from ..memory.made_arrays import MadeArrays
 from ..memory.streams import Streams
 from ..memory.versions import send_far
+from ..record.call_keys import MadeKey
+from ..record.checkpoint_extraction import write_early
 from ..record.operations import Use
 from ..record.recording import Recording
+from ..record.trace import Op
 from ..status import RECORDING, interrupted, interrupted_by
-from .batching import batched
 from .cursor import Cursor, TracedProgram
 from .differences import difference
 from .previous_round import PreviousRound
-from .trace_steps import MadeStep, Step
 
 
 class Repeating(Recording):
@@ -47,16 +48,13 @@ class Repeating(Recording):
     def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
         self.guard = made.guard
         self.cursor = Cursor()
-        self.copied: tuple[tuple[Part, ...], tuple[Part, ...]] = ((), ())  # between buffers and what they stand for, with an operation
         super().__init__(saved, transient, within, made)
 
     def forget(self) -> None:
         """Begins anew."""
         self.cursor.forget(comparable=not self.exact)
         super().forget()
-        self.steps: list[Step] | None = []
         self.doing.taken()
-        self.doing.dry, self.copied = False, ((), ())
         self.guard.forget()
         self.made.staging.forget()
 
@@ -71,23 +69,24 @@ class Repeating(Recording):
 
     # --- while recording ---------------------------------------------------------------------------------------------------------------
 
-    def _note(self, step: Step, lasts: bool) -> None:
-        """Keeps a step that was recorded; `lasts`: it is known by its arguments, none of which can be changed into something else."""
-        step.actions, step.room, step.locks = self.doing.taken(), self._saved.here(), self.guard.taken()
-        (step.loads, step.stores), self.copied = self.copied, ((), ())
-        self.cursor.note(step, lasts)
-        if self.steps is not None:
-            self.steps.append(step)
-
     def _remember(self) -> None:
         """The recording is complete."""
         send_far(self.allocations.values())
-        self.cursor.remember(self.steps or (), self.surroundings(), self.made)
+        self.cursor.remember(self.trace.ops if self.trace.is_whole else (), self.surroundings(), self.made)
 
     def unknown(self, why: str = "one of its calls was refused or failed") -> None:
-        """What a call that was refused, or has failed, left behind is not known as a step."""
-        self.steps, self.copied = None, ((), ())
+        """What a call that was refused, or has failed, left behind is no op."""
+        self.trace.is_whole = False
         self.cursor.drop(why)
+
+    @contextmanager
+    def logging(self, log: ActionLog) -> Iterator[ActionLog]:
+        """Within it actions go to a log of their own."""
+        before, self.doing = self.doing, log
+        try:
+            yield log
+        finally:
+            self.doing = before
 
     @property
     def learns(self) -> bool:
@@ -105,13 +104,13 @@ class Repeating(Recording):
         self.cursor.why = self._not_expected(self.cursor.program)
         if self.cursor.why:
             return False
-        self.values.write_early(self.steps)
-        if self.steps is not None:
-            self.values.keep_cheaper_values(self.steps)
-        self.cursor.begin()
+        write_early(self.trace)
+        self.values.keep_cheaper_values()
         if self.within is not None and not self.within.expects():
             self.cursor.why = "within its budget, nothing but what adjoints need is kept from now on"
-        return not self.cursor.why
+            return False
+        self.cursor.begin()
+        return True
 
     def _not_expected(self, known: TracedProgram) -> str:
         """Why a program cannot be repeated; nothing where it can, and its memory is ready for that."""
@@ -123,52 +122,51 @@ class Repeating(Recording):
         return self.made.taken_back(executor_of(self._library), self.streams)
 
     def _previous(self, at: int = 0) -> PreviousRound | None:
-        """The last round, if it was complete, for one that is recorded anew from step `at` on."""
-        if not self.steps or self.exact:
+        """The last round, if it was complete, for one that is recorded anew from op `at` on."""
+        if not self.trace.is_whole or not self.trace.ops or self.exact:
             return None
         if self.within is not None:
             self.within.note_spare()
-        return PreviousRound.of(self.steps, at)
+        return PreviousRound.of([op.key for op in self.trace.ops], at)
 
-    def _repeat(self, step: Step) -> bool:
-        """Does what the expected step did; False, and nothing was done, where a check refuses it: the call is then recorded, to say so."""
+    def _repeat(self, op: Op) -> bool:
+        """Does what the expected op did; False, and nothing was done, where a check refuses it: the call is then recorded, to say so."""
         if self.state is not RECORDING:
             self._require(RECORDING)
-        if step.check is not None:
+        if op.check is not None:
             try:
-                self._do(step, (*loading(step.loads), step.check))
+                self._do(op, (*loading(op.loads), op.check))
             except GpuadError as error:
                 self.differ(f"it was refused: {error}")
                 return False
-        if step.calls is None:
-            step.calls = (*loading(step.loads), *batched(step.actions), *storing(step.stores))
+        calls = self.cursor.calls(op)
         try:
-            self._do(step, step.calls)
+            self._do(op, calls)
         except BaseException as error:
-            self.state = interrupted_by(error, f"at operation {self.cursor.at} ({step.name})")
+            self.state = interrupted_by(error, f"at operation {self.cursor.at} ({op.key.name})")
             raise
         self.cursor.advance()
         return True
 
-    def _do(self, step: Step, actions: Sequence[Action]) -> None:
-        """Does what belongs to a step, on the stream of the step."""
-        if step.stream is None:
+    def _do(self, op: Op, actions: Sequence[Action]) -> None:
+        """Does what belongs to an op, on its stream."""
+        if op.stream is None:
             perform(actions)
             return
         executor = executor_of(self._library)
-        with executor.on(step.stream if step.stream is not True else None):
+        with executor.on(op.stream if op.stream is not True else None):
             self.streams.enter(executor)
             perform(actions)
 
     def staged(self, what: Any, args: Any, line: Any = None) -> Any:
         """The arguments of a call of `what` on buffers, as far as these stand for arrays which are others in each round."""
-        staging, step = self.made.staging, self.cursor.expected
+        staging, op = self.made.staging, self.cursor.expected
         if self.made.arrays and any(type(x) is ndarray for x in args):
             args = type(args)(map(self.made.inside, args))
-        if step is not None:
-            if not staging.buffers or step.what is not what or all(map(is_, args, step.args)):
+        if op is not None:
+            if not staging.buffers or op.key.what is not what or all(map(is_, args, op.key.args)):
                 return args
-            found = staging.arguments(args, step.outlines, None)
+            found = staging.arguments(args, op.key.outlines, None)
         else:
             before = self.cursor.before(what, line)
             if before is None and not staging.holds_any:
@@ -179,54 +177,56 @@ class Repeating(Recording):
 
     def stage(
         self, uses: Sequence[Use], writes: Sequence[Use], arrays: Callable[[int], Any], others: Sequence[Any] = (), *, foreign: bool = False
-    ) -> None:
+    ) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
         """An operation is about to be recorded that works on memory for which buffers stand: what the caller has there is copied in, and
-        what it writes will be copied back. `arrays`: through which of them a position reaches it; `others`: which it reads besides;
-        `foreign`: whether the caller writes it, who has no use for a copy."""
+        what it writes will be copied back. Gives the parts of both. `arrays`: through which of them a position reaches it; `others`: which
+        it reads besides; `foreign`: whether the caller writes it, who has no use for a copy."""
         staging = self.made.staging
         if not staging.buffers:
-            return
+            return (), ()
         memories = [(array, resolve(array)) for array in others]
         regions = [(address(m.root), of_array(array, m.offset * int(array.dtype.itemsize)), array) for array, m in memories]
         loads, stores = ([(use.allocation.address, use.region, arrays(use.position)) for use in part] for part in (uses, writes))
         written = staging.parts(stores)
-        self.copied = staging.parts([*loads, *stores, *regions]), () if foreign else written
+        copied = staging.parts([*loads, *stores, *regions])
         staging.note_written(written)
-        if not self.doing.dry:
-            perform(loading(self.copied[0]))
+        perform(loading(copied))
+        return copied, () if foreign else written
 
     def repeats(self, what: Any, args: Sequence[Any], given: Sequence[Any], regions: Mapping[str, Region] | None = None) -> bool:
-        """Whether a call is the expected step, which has been done then. Where it is not, the tape is ready to record it. `args`: on
+        """Whether a call is the expected op, which has been made then. Where it is not, the tape is ready to record it. `args`: on
         buffers, `given`: as the caller has passed them."""
-        step = self.cursor.expected
-        if step is None:
+        op = self.cursor.expected
+        if op is None:
             return False
-        own = getattr(step, "regions", None)
+        own = getattr(op.key, "regions", None)
         within = own == regions or (own is not None and regions is not None and _within(regions, own))
-        if step.what is what and within and step.same_arguments(args):
-            self.guard.again(step, given)
-            return self._repeat(step)
-        self.differ(difference(step, what, args))
+        if op.key.what is what and within and op.key.same_arguments(args):
+            self.guard.again(op, given)
+            return self._repeat(op)
+        self.differ(difference(op.key, what, args))
         return False
 
     def differ(self, why: str) -> None:
-        """The program is another one than before: records anew what has passed."""
-        step = self.cursor.expected
-        if step is None:
+        """The program is another one than before: takes over what has passed, and records from there on."""
+        op = self.cursor.expected
+        if op is None:
             return
-        passed, state = self.cursor.passed, self.state
-        place = f"operation {len(passed)}, {step.name} ({step.where}): " if step.what is not None else ""
+        passed, state, key = self.cursor.passed, self.state, op.key
+        place = f"operation {len(passed)}, {key.name} ({key.where}): " if key.what is not None else ""
         previous = self._previous(len(passed))
-        again = {None, *(step.made for step in passed if isinstance(step, MadeStep))}
+        again = {None, *(op.key.made for op in passed if isinstance(op.key, MadeKey))}
         words = {key: known for key, known in self.words.items() if known.made in again}
+        allocations = self.allocations
         self.cursor.miss(place + why)
-        with self.within.resuming() if self.within is not None and passed else nullcontext():
+        with self.within.resuming() if self.within is not None and passed else nullcontext(), self.logging(ActionLog()):
             self.forget()
-            self.state, self.doing.dry = state, True
+            self.state = state
             try:
-                for step in passed:
-                    step.again(self)
-                    if (self.within is None or self.within.stores) and self._saved.here() != step.room:
+                self._earlier = allocations
+                for op in passed:
+                    self.take_over(op)
+                    if (self.within is None or self.within.stores) and self._saved.here() != op.room:
                         raise TapeError("what the program saves has moved; record it with a new tape")
                 self.words.update(words)
                 self.cursor.compare_with(previous)
@@ -234,7 +234,11 @@ class Repeating(Recording):
                 self.state = interrupted_by(error)
                 raise
             finally:
-                self.doing.dry = False
+                self._earlier = {}
+
+    def take_over(self, op: Op) -> None:
+        """Records an op that was made in this round already."""
+        raise NotImplementedError
 
     def _compare_arrays(self) -> None:
         """A call in the words of the last time is not looked at closer: here it turns out if its arrays were something else by then."""
@@ -247,7 +251,7 @@ class Repeating(Recording):
             raise TapeError(f"{reason}; record it again")
 
     def _whole(self) -> bool:
-        """At the end of a recording: whether it was the expected one to the last step."""
+        """At the end of a recording: whether it was the expected one to the last op."""
         if self.cursor.expected is None:
             return False
         if self.cursor.is_at_end:

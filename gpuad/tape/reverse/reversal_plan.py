@@ -16,7 +16,7 @@ from ...arguments.arrays import address
 from ...arguments.deferred_clearing import DeferredClearing
 from ...program.ir.region import EMPTY, Region
 from ...progress import doing
-from ...runtime.actions import Action, Doing
+from ...runtime.actions import Action, ActionLog
 from ...runtime.array_types import NdArray
 from ...runtime.base import Executor
 from ..budget.rerun import Rerun
@@ -152,8 +152,7 @@ class Reversal:
         begins = {where: region for where, (_, region) in begun.items()}
         steps = self.steps(state, begun, seeds, temporaries)
         deferred = self.shadows.deferred
-        doing = Doing()
-        doing.dry = True
+        doing = ActionLog()
         pools = [Pooled(executor, self.transient) for executor in self.executors]
         owners: list[tuple[str, str]] = []
         versions = Versions()
@@ -184,7 +183,7 @@ class Reversal:
         plan.first = perf_counter() - begin
         return plan
 
-    def moments(self, doing: Doing, versions: Versions, scripted: Scripted | None) -> Iterator[tuple[VersionFinder, int, Operation]]:
+    def moments(self, doing: ActionLog, versions: Versions, scripted: Scripted | None) -> Iterator[tuple[VersionFinder, int, Operation]]:
         """Each operation, from the last to the first, with what finds its versions. What a script does between them is done."""
         if scripted is None:
             finder = VersionFinder(self.transient, versions, doing.do)

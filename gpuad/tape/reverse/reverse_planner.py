@@ -50,7 +50,7 @@ class ReversePlanner:
         tape = self._tape
         if type(seeds) is dict:
             seeds = _inside(seeds, tape)
-        operations, known = tape.operations, tape.shadows
+        operations, known, trace = tape.operations, tape.shadows, tape.trace
         premises = operations, known, known.count, tape.surroundings(), None if tape.within is None else tape.within.script
         if self._last is not None and seeds is not None and not lasting and self._last.matches(seeds, premises):
             self._begin_work()
@@ -64,7 +64,7 @@ class ReversePlanner:
             self._last = SeedKey.of(seeds or {}, resolved or (), premises, plan) if comes_again else None
             return resolved, plan
         finally:
-            tape.shadows, tape.operations = known, operations
+            tape.shadows, tape.trace = known, trace
             for allocation, region in bare:
                 allocation.written_bare = region
 

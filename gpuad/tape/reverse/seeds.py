@@ -24,8 +24,8 @@ from ...program.ir.region import Region, of_array
 from ...public_calls import show
 from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
+from ..record.call_keys import arrays_of
 from ..record.recording import Recording
-from ..replay.trace_steps import arrays_of
 from .in_place_seeds import Placed, Placements, Where, placed, where_of
 from .reversal_plan import Plan
 

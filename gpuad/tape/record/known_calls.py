@@ -19,10 +19,10 @@ from ...arguments.layouts import identity, layout
 from ...ir.nodes import Kernel
 from ...runtime.actions import Action
 from ...runtime.base import Executor, prepared
-from ..record.operations import Use
-from ..record.recorded_launch import Launched
 from ..reverse.shadows import Shadows
-from .trace_steps import lasting
+from .call_keys import lasting
+from .operations import Use
+from .recorded_launch import Launched
 
 _PACKAGE = str(Path(__file__).parents[2])
 

@@ -1,51 +1,38 @@
-"""The steps of a recording, as they are known again when the same program runs once more.
+"""By what the calls of a program are known when the same program runs once more.
 
-A step is a call that a tape recorded, and the actions that it took. A call is the same if it has the same kernel, geometry and numbers, and
-arrays that are the same memory laid out in the same way. The step keeps its arrays alive, so an address stays what it was.
+A call is the same if it has the same kernel, geometry and numbers, and arrays that are the same memory laid out in the same way. Its key
+keeps its arrays alive, so an address stays what it was.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ...arguments.annotations import Active, BatchDuplicated, Const, Duplicated, shadows_of_array
 from ...arguments.arrays import is_array
 from ...arguments.layouts import layout, signature
-from ...runtime.actions import Action
+from ...program.ir.region import Region
 from ...runtime.array_types import Extents
-from ..memory.buffers import Outline, Part, outline
+from ..memory.buffers import Outline, outline
 from ..memory.temporaries import Made
 
 _NUMBERS = (bool, int, float, complex, str, bytes, np.number, np.bool_, type(None), type(...), np.dtype, type)
 
 
 @dataclass(eq=False, slots=True)
-class Step:
-    """`what` was called: a kernel, a rule, or a kind of `Foreign`; `operates`: whether it is an operation of the tape; `line`, `where`: of
-    the call. `check`: what is looked at before each launch, and refuses it before anything is written; `actions`: what was done; `calls`:
-    the same as few calls, once it has been done again; `room`: how far the saved bytes reach after it; `arrays`: whose memory it works on;
-    `locks`: those that are locked with it; `stream`: None where there are none, True for the one that is current; `loads`, `stores`:
-    parts of buffers, copied from what they stand for before it, and back after it."""
+class CallKey:
+    """By what a call is known when it comes again. `what` was called: a kernel, a rule, or a kind of `Foreign`; `line`, `where`: of the
+    call."""
 
-    operates: ClassVar[bool] = True
     what: Any
     args: tuple[Any, ...]
     line: Any
     where: str
-    check: Action | None = field(default=None, init=False)
-    actions: tuple[Action, ...] = field(default=(), init=False)
-    calls: tuple[Action, ...] | None = field(default=None, init=False)
-    room: tuple[int, int] = field(default=(0, 0), init=False)
-    arrays: tuple[Any, ...] = field(default=(), init=False)
-    locks: tuple[Any, ...] = field(default=(), init=False)
-    stream: Any = field(default=None, init=False)
-    loads: tuple[Part, ...] = field(default=(), init=False)
-    stores: tuple[Part, ...] = field(default=(), init=False)
     _outlines: tuple[Outline, ...] | None = field(default=None, init=False)
 
     def same_arguments(self, args: Sequence[Any]) -> bool:
@@ -66,25 +53,26 @@ class Step:
         return str(getattr(self.what, "name", "foreign code"))
 
     @property
+    def signature(self) -> tuple[Any, Any]:
+        """What tells operations apart."""
+        return self.what, self.line
+
+    @property
     def outlines(self) -> tuple[Outline, ...]:
         """The arrays of its arguments, by what they are."""
         if self._outlines is None:
             self._outlines = tuple(map(outline, self.args))
         return self._outlines
 
-    def again(self, tape: Any) -> None:
-        """Records the call once more."""
-        raise NotImplementedError
-
 
 @dataclass(eq=False, slots=True)
-class LaunchStep(Step):
-    """A launch of a kernel."""
+class LaunchKey(CallKey):
+    """A launch of a kernel. `wanted`: the stream that was asked for."""
 
     grid: Any
     block: Any
     shared_mem: int
-    wanted: Any  # the stream that was asked for
+    wanted: Any
 
     def same(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> bool:
         """Whether a launch of the same kernel is this one."""
@@ -96,44 +84,25 @@ class LaunchStep(Step):
             and self.same_arguments(args)
         )
 
-    def again(self, tape: Any) -> None:
-        tape.record_launch(self.what, self.grid, self.block, self.args, self.shared_mem, self.wanted, self.line, self.where)
+
+@dataclass(eq=False, slots=True)
+class RuleKey(CallKey):
+    """A call of a rule. `names`: of its arguments; `regions`: of arrays of which less is touched than all."""
+
+    names: tuple[str, ...]
+    regions: Mapping[str, Region]
 
 
 @dataclass(eq=False, slots=True)
-class ForeignStep(Step):
-    """Code that the tape does not see."""
+class MadeKey(CallKey):
+    """An array that an operation made, perhaps in the memory of an earlier one; its arguments: library, shape, type, whether it is to have
+    a shadow."""
 
-    def again(self, tape: Any) -> None:
-        tape.record_foreign(self.args, self.line, self.where)
-
-
-@dataclass(eq=False, slots=True)
-class MadeStep(Step):
-    """An array that an operation made; its arguments: library, shape, type, whether it is to have a shadow."""
-
-    operates: ClassVar[bool] = False
     made: Made
 
     @property
     def name(self) -> str:
         return "a new array"
-
-    def again(self, tape: Any) -> None:
-        tape.record_made(self.made, self.args)
-
-
-@dataclass(eq=False, slots=True)
-class RenewedStep(MadeStep):
-    """An array that an operation made in the memory of an earlier one."""
-
-    operates: ClassVar[bool] = True
-
-    def again(self, tape: Any) -> None:
-        tape.record_renewed(self.made, self.args, self.line, self.where)
-
-
-END = Step(None, (), None, "")  # nothing is like it
 
 
 def _same_geometry(a: Any, b: Any) -> bool:

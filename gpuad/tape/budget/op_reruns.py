@@ -1,0 +1,41 @@
+"""How a recorded op runs again: found out as it is recorded where a tape has a budget, else when a budget is asked about."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ...api import Kernel
+from ...ir.nodes import Kernel as Primal
+from ...pipeline import Call
+from ..record.known_calls import KnownLaunch
+from ..record.operations import Foreign, Use
+from ..record.recorded_launch import Launched
+from ..record.recorded_rule import Ruled
+from ..record.trace import Op
+from .rerun import Rerun, launch_again, rule_again, unseen_again
+
+
+class Recorded(Protocol):
+    """What is asked of a recording."""
+
+    @property
+    def library_name(self) -> str | None:
+        """Whose arrays the program works on."""
+
+    def read_again(self, kernel: Kernel, primal: Primal, call: Call) -> list[Use]:
+        """What decides what a launch writes, what it adds to included."""
+
+
+def rerun_of(op: Op, recording: Recorded) -> Rerun:
+    """How an op that is an operation runs again."""
+    operation, known = op.operation, op.known
+    if isinstance(operation, Launched):
+        assert isinstance(known, KnownLaunch)
+        return launch_again(known, operation, recording.read_again(operation.kernel, known.primal, operation.call))
+    if isinstance(operation, Ruled):
+        return rule_again(operation, op.run, recording.library_name)
+    assert isinstance(operation, Foreign)
+    return unseen_again(operation)
+
+
+__all__ = ["rerun_of"]
