@@ -128,7 +128,7 @@ class Session:
     def _agreed(self, tape: Tape, comms: Sequence[Ranks], seeds: Any, seed_rank: int | str | None) -> Any:
         recorded = [(op.rule, op.values["what"]) for op in tape.operations if isinstance(op, Ruled) and isinstance(op.rule, Joint)]
         calls = [_call(rule, what) for rule, what in recorded if rule is not operations.SENT]  # which Isend has told already
-        budget = tape.within.given if tape.within is not None else None
+        budget = tape.within.given
         met: list[Ranks] = []
         for comm in comms:
             own = [c for c in calls if isinstance(c, Call) and c.comm == comm.number]

@@ -53,10 +53,10 @@ _LAST = "put back at the end"
 def script_of(tape: Repeating, recorded: RecordedProgram) -> ir.Script | None:
     """The script that the tape's next reversal follows, or that its last one followed; None where operations will run again, and which is
     decided when the reversal is planned."""
-    scripted = tape.within.script if tape.within is not None else None
+    scripted = tape.within.script
     if scripted is not None:
         return _Scheduled(tape, recorded, scripted).script()
-    return _KeepAll(tape, recorded).script() if tape.within is None or tape.within.stores else None
+    return _KeepAll(tape, recorded).script() if tape.within.stores else None
 
 
 class _Reader:
@@ -129,8 +129,7 @@ class _KeepAll(_Reader):
 
     def script(self) -> ir.Script:
         slots: dict[int, ir.Slot] = {}
-        if self.tape.within is not None:
-            self.store_copies(self.tape.within.kept, initial=True)
+        self.store_copies(self.tape.within.kept, initial=True)
         pieces = [(piece, where) for where, a in self.tape.allocations.items() for piece in a.pieces]
         for saved, where in sorted(pieces, key=lambda entry: entry[0].time):
             slots[id(saved)] = slot = self.slot(saved, saved.nbytes)

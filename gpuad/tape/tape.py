@@ -39,9 +39,9 @@ from .array_names import array_names
 from .blocks import Block, Entry, Exit
 from .budget.budgeted import Budget
 from .budget.holding import Holding, holding
+from .budget.limits import Limits
 from .budget.offload import checked
 from .budget.outlook import Outlook, Prospects, Tradeoff
-from .budget.supposed_budget import supposed
 from .export import program_files as export
 from .joint import Joint
 from .memory.arena import Arena
@@ -126,7 +126,6 @@ class Tape(LaunchRecording):
         self.streams = Streams()
         self.memory = MemoryLog(self)
         work = lambda: self.streams.work(executor_of(self._library))  # noqa: E731
-        within = None if budget is None else Budget(self, budget, self._bytes, work, offload)
         self._library: str | None = None
         self.known_calls: dict[Any, Any] = {}
         self.words: dict[Any, Any] = {}
@@ -134,13 +133,13 @@ class Tape(LaunchRecording):
         self._lease: object = None
         self._begun = self._seconds = 0.0
         self._decided = ""  # a kernel of which data have decided what it launches
-        self._supposed: tuple[tuple[object, ...], Prospects] | None = None
         self.joint: Joint | None = None  # the other processes that take part in the recording
-        saved = Arena(partial(self._bytes, kind=Kind.saved)) if within is None else within.saved
-        transient: Arena = Arena(partial(self._bytes, kind=Kind.scratch), work) if within is None else within.transient
+        if budget is None:
+            own = Arena(partial(self._bytes, kind=Kind.saved)), Arena(partial(self._bytes, kind=Kind.scratch), work)
+        within = Limits(self, *own) if budget is None else Budget(self, budget, self._bytes, work, offload)
         self.reversals = ReversePlanner(self)
         staging = Staging(lambda size: self._zeros(size, np.uint8, Kind.primal), self._works_on, self._admits)
-        super().__init__(saved, transient, within, MadeArrays(self._new_home, staging))
+        super().__init__(within, MadeArrays(self._new_home, staging))
         self.bound = BoundCalls(self)
         self.call, self.view_of = self.bound.call, self.bound.view_of
         weakref.finalize(self, self.streams.let_all_go).atexit = False
@@ -148,7 +147,7 @@ class Tape(LaunchRecording):
 
     def _new_home(self, size: int, dtype: Any) -> Any:
         """Memory for shadows of temporaries."""
-        if self.within is not None and self.state.is_recording:
+        if self.state.is_recording:
             self.within.make_room(size * np.dtype(dtype).itemsize)
         return self._zeros(size, dtype, Kind.shadow)
 
@@ -162,7 +161,7 @@ class Tape(LaunchRecording):
 
     def _admits(self, size: int) -> bool:
         """Whether there is room for a buffer."""
-        return self.within is None or self.within.admits_buffer(size)
+        return self.within.admits_buffer(size)
 
     def _zeros(self, size: int, dtype: Any, kind: Kind) -> Any:
         """Memory of the tape: all that it has, but for arrays that operations make, comes from here."""
@@ -179,7 +178,7 @@ class Tape(LaunchRecording):
     @property
     def _portion(self) -> Callable[[int], Any] | None:
         """Room for looking at memory: of a tape with a budget it is the host's, a few kilobytes."""
-        return None if self.within is not None else self.transient.take
+        return None if self.within.is_limited else self.transient.take
 
     def drop_plans(self) -> None:
         """Reversals that were planned have a script whose memory is let go."""
@@ -301,8 +300,7 @@ class Tape(LaunchRecording):
         self.assembled = 0
         self.transient.reset()
         self._seconds = perf_counter() - self._begun if again else math.nan  # a program that is new is compiled, too
-        watched = list(self.allocations.values()) if self.within is None else self.within.watched()
-        self._watch = Watch.of(watched, self._portion)
+        self._watch = Watch.of(self.within.watched(), self._portion)
         self.state = RECORDED
 
     @property
@@ -327,8 +325,7 @@ class Tape(LaunchRecording):
         self.paired = self.shadows.count
         self._remember()
         self.made.staging.drop_unused()
-        if self.within is not None:
-            self.within.conclude()
+        self.within.conclude()
 
     @public
     def overwrites(self, *arrays: Any) -> None:
@@ -406,8 +403,7 @@ class Tape(LaunchRecording):
             try:
                 perform(actions)
             except BaseException as error:
-                if self.within is not None:
-                    self.within.failed()
+                self.within.failed()
                 if isinstance(error, MemoryError):
                     error.add_note(self.memory.ran_out("Arrays are as the program left them, shadows are undefined: record it again."))
                 self.memory.tell(What.failed)
@@ -436,8 +432,7 @@ class Tape(LaunchRecording):
             known = self.state if self.trace.is_whole else "the recording of a program one of whose calls was refused"
             raise TapeError(f"the tape is {known}; a graph is made of a complete recording")
         self._refuse_decided("a graph")
-        if self.within is not None:
-            self.within.refuse_scripted("a graph")
+        self.within.refuse_scripted("a graph")
         if self.joint is not None:
             seeds = self.joint.captured(self, seeds, seed_rank)
         write_early(self.trace)
@@ -478,7 +473,7 @@ class Tape(LaunchRecording):
         saved = sum(p.nbytes for a in self.allocations.values() for p in a.pieces)
         saved += sum(int(log.root.nbytes) for op in self.operations if isinstance(op, Launched) for log in op.logs)
         retained = sum(int(a.root.nbytes) for a in self.allocations.values())
-        arena = self.within.added() - self.made.nbytes if self.within is not None else self._saved.nbytes + self.transient.nbytes
+        arena = self.within.added() - self.made.nbytes
         new = self._saved.allocations + self.transient.allocations + self.made.homes.allocations - getattr(self, "_chunks", 0)
         needed = sum(a.needed.nbytes for a in self.allocations.values())
         return Stats(saved, needed, self.assembled, retained, arena, self.transient.nbytes, self.shadows.nbytes, new)
@@ -508,16 +503,12 @@ class Tape(LaunchRecording):
         """Who knows what budgets come to."""
         if not self.operations or not self.state.is_complete:
             raise TapeError(f"plans and tradeoffs are of a program that is recorded to its end; the tape is {self.state}")
-        if self.within is not None:
-            return self.within.prospects
-        if self._supposed is None or self._supposed[0] != self.outline:
-            self._supposed = self.outline, supposed(self)
-        return self._supposed[1]
+        return self.within.prospects
 
     @property
     def most(self) -> int:
         """The most bytes that a tape with a budget has ever added to what the caller has; 0 of one without."""
-        return self.within.most if self.within is not None else 0
+        return self.within.most
 
     @property
     def source(self) -> str:
@@ -539,8 +530,7 @@ class Tape(LaunchRecording):
         self._refuse_decided("a stored program")
         if self.store:
             raise TapeError("a program with arrays that are stored less exactly (store=) cannot be stored itself: record it without")
-        if self.within is not None:
-            self.within.refuse_scripted("a stored program")
+        self.within.refuse_scripted("a stored program")
         assert self._watch is not None
         self._watch.check()
         for deferred in self.shadows.deferred.values():
@@ -555,14 +545,13 @@ class Tape(LaunchRecording):
         if budget is not None:
             looked = self._looked_at()
             return holding(self, names, looked.script_within(budget), looked.planner, scratch=self.reversals.scratch)
-        scripted = self.within.script if self.within is not None else None
+        scripted = self.within.script
         return holding(self, names, scripted.script if scripted is not None else None, scratch=self.reversals.scratch)
 
     @property
     def outline(self) -> tuple[object, ...]:
         """What `held()` hangs on, to be compared: the recording, and what its reversal follows."""
-        script = self.within.script if self.within is not None else None
-        return weakref.ref(self.shadows), id(self.operations), id(script)
+        return weakref.ref(self.shadows), id(self.operations), id(self.within.script)
 
     def held_by_caller(self) -> tuple[tuple[str, str, int], ...]:
         """The arrays made by operations that variables of the caller still hold, so that their memory is not used again: the name, where it
@@ -588,7 +577,7 @@ class Tape(LaunchRecording):
 
         if self.state.is_described:
             found = replace(found, lossy=self.store.described(called))
-        if self.within is None or not self.operations or not self.state.is_described:
+        if not self.operations or not self.state.is_described:
             return found
         return replace(found, budget=self.within.described(self._seconds, called))
 

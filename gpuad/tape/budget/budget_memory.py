@@ -16,21 +16,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, cast
 
-from ...api import Kernel
 from ...budget import bytes_of, expendable, rounded, shown
 from ...errors import BudgetError
-from ...ir.nodes import Kernel as Primal
-from ...pipeline import Call, executor_of
+from ...pipeline import executor_of
 from ...program.ir.regions import Regions, joined, united
 from ...runtime.actions import ActionLog
 from ..memory.arena import Exact, Full, Separate
-from ..memory.made_arrays import MadeArrays
 from ..memory.memory_log import Kind
-from ..memory.versions import Allocation
-from ..record.operations import Operation, Use
+from ..record.operations import Operation
 from ..record.recorded_launch import Launched
-from ..record.trace import Op, Trace
+from ..record.trace import Op
 from ..status import State
+from .limits import Limits, Recorded
 from .offload import Level
 from .online_checkpoints import Copied, Marks
 from .planner import Iteration
@@ -38,28 +35,17 @@ from .program_states import Program
 from .script_actions import Kept, Scripted
 
 
-class Recorded(Protocol):
+class Budgeted(Recorded, Protocol):
     """What a budget knows of its tape."""
 
-    trace: Trace
-    allocations: dict[int, Allocation]
-    made: MadeArrays
-    restore: bool
     state: State
     doing: ActionLog
-
-    @property
-    def library_name(self) -> str | None:
-        """Whose arrays the program works on."""
 
     def note_needs(self, operation: Operation, time: int) -> None:
         """Notes what the operation's adjoint needs of memory as it is."""
 
     def logging(self, log: ActionLog) -> AbstractContextManager[ActionLog]:
         """Within it actions go to a log of their own."""
-
-    def read_again(self, kernel: Kernel, primal: Primal, call: Call) -> list[Use]:
-        """What decides what a launch writes, what it adds to included."""
 
     def save_overwritten(self, operation: Operation, time: int) -> None:
         """Saves what operation number `time` is about to overwrite, as far as it is needed."""
@@ -71,17 +57,21 @@ class Recorded(Protocol):
         """The program is not known any more."""
 
 
-class BudgetMemory(ABC):
+class BudgetMemory(Limits, ABC):
     """The bytes that a tape may add, and what it keeps within them. `given`: as the user wrote it; `new`: makes memory of the tape,
     `work`: called before transient memory is used anew; `offload`: where checkpoints may go besides. `saved`, `transient`: the tape's
     memory for what adjoints need, and for one operation at a time; `most`: the most bytes that it ever had."""
 
-    def __init__(self, tape: Recorded, given: object, new: Callable[..., Any], work: Callable[[], None], offload: Any = None) -> None:
+    is_limited = True
+    saved: Separate
+    transient: Exact
+
+    def __init__(self, tape: Budgeted, given: object, new: Callable[..., Any], work: Callable[[], None], offload: Any = None) -> None:
         bytes_of(given, lambda: 0)  # what cannot be read is refused now
         self.tape, self.given, self.new = tape, given, new
-        self.saved = Separate(self._new_saved, self.admit)
         self.shrunk = False  # whether there was less memory than the budget allows
-        self.transient = Exact(partial(new, kind=Kind.scratch), work, self.admit_transient)
+        saved, transient = Separate(self._new_saved, self.admit), Exact(partial(new, kind=Kind.scratch), work, self.admit_transient)
+        super().__init__(tape, saved, transient)
         self.offload, self.level = offload, cast("Level | None", None)
         self.limit: int | None = None
         self._scripted: Scripted | None = None
@@ -89,7 +79,7 @@ class BudgetMemory(ABC):
         self._resuming: tuple[bool, bool] | None = None
         self._fits_stored = False  # whether a program that comes again is known to need no second run
         self._ahead = False  # whether transient memory is asked for by an operation that has not begun
-        self.most = self.spare = 0
+        self.spare = 0
         self.stages = True  # whether there may be buffers in place of arrays that are others in each round
 
     def forget(self) -> None:

@@ -250,7 +250,7 @@ class Reading:
             yield from _Scripted(self, self.script).held()
         if self.planner is not None and self.script is not None and (self.script.has_initial or self.tape.restore):
             yield from self.supposed(self.planner)
-        elif self.tape.within is not None and self.planner is None:
+        elif self.planner is None:
             yield from self.kept()
         yield from self.scratch()
 
@@ -317,9 +317,7 @@ class Reading:
 
     def kept(self) -> Iterator[Held]:
         """What operations run again from."""
-        within = self.tape.within
-        assert within is not None, "asked for where there is a budget"
-        kept, reruns = within.kept, self.tape.trace.reruns
+        kept, reruns = self.tape.within.kept, self.tape.trace.reruns
         for copied in kept.initial:
             yield self._copied(copied, copied.piece.time, INITIAL)
         for time, copies in kept.results.items():

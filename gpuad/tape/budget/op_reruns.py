@@ -15,7 +15,7 @@ from ..record.trace import Op
 from .rerun import Rerun, launch_again, rule_again, unseen_again
 
 
-class Recorded(Protocol):
+class Rerunning(Protocol):
     """What is asked of a recording."""
 
     @property
@@ -26,7 +26,7 @@ class Recorded(Protocol):
         """What decides what a launch writes, what it adds to included."""
 
 
-def rerun_of(op: Op, recording: Recorded) -> Rerun:
+def rerun_of(op: Op, recording: Rerunning) -> Rerun:
     """How an op that is an operation runs again."""
     operation, known = op.operation, op.known
     if isinstance(operation, Launched):
@@ -38,4 +38,4 @@ def rerun_of(op: Op, recording: Recorded) -> Rerun:
     return unseen_again(operation)
 
 
-__all__ = ["rerun_of"]
+__all__ = ["Rerunning", "rerun_of"]

@@ -136,10 +136,7 @@ class LaunchRecording(OperationRecording):
         if adjoint is None or not known.doubtful:
             return None
         check = partial(self._check_stores, adjoint, call)
-        if self.within is None:
-            check()
-        else:
-            self.within.measure_room(check)
+        self.within.measure_room(check)
         return check if pipeline.stores_in_doubt(adjoint, call) else None  # or it was told for good, from the launch's numbers
 
     def _check_stores(self, adjoint: Adjoint, call: Call) -> None:

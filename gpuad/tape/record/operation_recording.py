@@ -107,9 +107,7 @@ class OperationRecording(Repeating):
                 self.doing.do(action)
             perform(storing(op.stores))
 
-        if self.within is not None:
-            op = self.within.rerunning(op)
-        self._append(op, make)
+        self._append(self.within.rerunning(op), make)
         self.cursor.note(op.key, lasts)
 
     def _append(self, op: Op, make: Callable[[Action | None], None]) -> None:
@@ -134,10 +132,9 @@ class OperationRecording(Repeating):
                 raise
         finally:
             trace.coming = None
-        if self.within is not None:
-            self.within.after(time)
-            if copied := self.doing.taken():
-                trace.change(time, actions=(*trace.at(time).actions, *copied))
+        self.within.after(time)
+        if copied := self.doing.taken():
+            trace.change(time, actions=(*trace.at(time).actions, *copied))
 
     def take_over(self, op: Op) -> None:
         """Records an op that was made in this round already."""
@@ -177,7 +174,7 @@ class OperationRecording(Repeating):
         operation = op.operation
         if not isinstance(operation, Launched) or operation.adjoint is None or operation.adjoint.augmented is None:
             return op
-        if self.within is not None and not self.within.stores:
+        if not self.within.stores:
             return op
         with suppress(Full):
             return replace(op, operation=replace(operation, logs=pipeline.new_logs(operation.adjoint, self.pooled(operation.call))))
@@ -263,7 +260,7 @@ class OperationRecording(Repeating):
         before = self.cursor.before(MadeKey)
         if library is np:
             asked(math.prod(shape) * np.dtype(dtype).itemsize)
-        if self.within is not None and self.state.is_recording:
+        if self.within.is_limited and self.state.is_recording:
             self._library = self._library or library.__name__
             spare = self.made.spare(shape, dtype, active, executor_of(library.__name__).stream(), self.shadows)
             if spare is not None:

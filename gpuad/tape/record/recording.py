@@ -26,8 +26,8 @@ from ...program.ir.region import EMPTY, Region, span
 from ...runtime.actions import ActionLog, Performed
 from ...runtime.array_locks import borrows_memory
 from ...runtime.base import Memory
-from ..budget.budgeted import Budget
-from ..memory.arena import Arena, Full, Pooled
+from ..budget.limits import Limits
+from ..memory.arena import Full, Pooled
 from ..memory.change_detection import mark
 from ..memory.effects import absolute, bytes_of, dense
 from ..memory.lossy_arrays import Store
@@ -47,8 +47,8 @@ SMALL = 1 << 20  # bytes of an allocation that a first recording looks at
 
 
 class Recording:
-    """The operations recorded so far and the memory that they touch. `saved` is where copies go, `transient` where one operation works;
-    `made`: arrays that operations made. `exact`: compare what is needed at every operation, `save_all`: save everything that is
+    """The operations recorded so far and the memory that they touch. `within`: the limits on what it adds; `made`: arrays that operations
+    made. `exact`: compare what is needed at every operation, `save_all`: save everything that is
     overwritten, `restore`: save the state before the recording too, `store`: memory of which versions are stored less exactly."""
 
     exact: bool
@@ -56,8 +56,8 @@ class Recording:
     restore: bool
     store: Store
 
-    def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
-        self._saved, self.transient, self.within, self.made = saved, transient, within, made
+    def __init__(self, within: Limits, made: MadeArrays) -> None:
+        self._saved, self.transient, self.within, self.made = within.saved, within.transient, within, made
         self.doing: ActionLog = Performed()
         self.values = ValueCheckpoints(self)  # kept in place of memory
         self.paired = 0  # pairs of arrays and shadows that the operations have shown
@@ -76,8 +76,7 @@ class Recording:
         self._met_by: dict[int, tuple[Call, list[Use], list[Use]]] = {}
         self._saved.reset()
         self.made.forget()
-        if self.within is not None:
-            self.within.forget()
+        self.within.forget()
 
     @property
     def operations(self) -> list[Operation]:
@@ -292,7 +291,7 @@ class Recording:
         reaches = self._reaches(kernel, primal, adjoint, call)
         effects, uses = self._ours(reaches, call)
         cuts: Cuts | None = None
-        if adjoint is not None and reaches.before and not self.save_all and self.within is None:  # else launches run again from memory
+        if adjoint is not None and reaches.before and not self.save_all and not self.within.is_limited:  # else they run again from memory
             cuts = cuts_of(adjoint, reaches, call)
         return Launched(kernel.name, where, call, effects, adjoint, uses, [], kernel, cuts)
 
@@ -362,8 +361,7 @@ class Recording:
 
     def _before(self, operation: Operation, time: int) -> None:
         """Saves what the operation that comes is about to overwrite."""
-        if self.within is not None:
-            self.within.before(operation, time)
+        self.within.before(operation, time)
         if self.looks:
             self._compare(operation)
         try:
@@ -409,7 +407,7 @@ class Recording:
 
     def _save(self, allocation: Allocation, region: Region, time: int, *, exact: bool = False) -> None:
         """Copies what is about to be overwritten, and needed."""
-        if self.within is not None and not self.within.stores:
+        if not self.within.stores:
             return
         with suppress(Full):  # of a budget
             allocation.save(region, time, self._saved.take, self.doing.do, exact=exact)
@@ -458,7 +456,7 @@ class Recording:
         """Notes what the adjoint of the operation that has been made needs of memory as it is now."""
         stacks = isinstance(operation, Launched) and operation.adjoint is not None and operation.adjoint.recording.results
         for use in operation.effects.after:
-            if stacks and not self.save_all and self.within is None:
+            if stacks and not self.save_all and not self.within.is_limited:
                 use.allocation.results.append(DeferrableNeed(time, use.region, use.position))
             else:
                 use.allocation.pending = use.allocation.pending | use.region

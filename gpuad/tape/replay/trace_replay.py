@@ -20,8 +20,7 @@ from ...errors import GpuadError, TapeError
 from ...pipeline import analysing, executor_of, in_fixed_point, plain_allowed
 from ...program.ir.region import Region, of_array
 from ...runtime.actions import Action, ActionLog, perform
-from ..budget.budgeted import Budget
-from ..memory.arena import Arena
+from ..budget.limits import Limits
 from ..memory.buffers import Part, loading
 from ..memory.made_arrays import MadeArrays
 from ..memory.streams import Streams
@@ -45,10 +44,10 @@ class Repeating(Recording):
     _library: str | None
     streams: Streams
 
-    def __init__(self, saved: Arena, transient: Arena, within: Budget | None, made: MadeArrays) -> None:
+    def __init__(self, within: Limits, made: MadeArrays) -> None:
         self.guard = made.guard
         self.cursor = Cursor()
-        super().__init__(saved, transient, within, made)
+        super().__init__(within, made)
 
     def forget(self) -> None:
         """Begins anew."""
@@ -106,7 +105,7 @@ class Repeating(Recording):
             return False
         write_early(self.trace)
         self.values.keep_cheaper_values()
-        if self.within is not None and not self.within.expects():
+        if not self.within.expects():
             self.cursor.why = "within its budget, nothing but what adjoints need is kept from now on"
             return False
         self.cursor.begin()
@@ -125,8 +124,7 @@ class Repeating(Recording):
         """The last round, if it was complete, for one that is recorded anew from op `at` on."""
         if not self.trace.is_whole or not self.trace.ops or self.exact:
             return None
-        if self.within is not None:
-            self.within.note_spare()
+        self.within.note_spare()
         return PreviousRound.of([op.key for op in self.trace.ops], at)
 
     def _repeat(self, op: Op) -> bool:
@@ -219,14 +217,14 @@ class Repeating(Recording):
         words = {key: known for key, known in self.words.items() if known.made in again}
         allocations = self.allocations
         self.cursor.miss(place + why)
-        with self.within.resuming() if self.within is not None and passed else nullcontext(), self.logging(ActionLog()):
+        with self.within.resuming() if passed else nullcontext(), self.logging(ActionLog()):
             self.forget()
             self.state = state
             try:
                 self._earlier = allocations
                 for op in passed:
                     self.take_over(op)
-                    if (self.within is None or self.within.stores) and self._saved.here() != op.room:
+                    if self.within.stores and self._saved.here() != op.room:
                         raise TapeError("what the program saves has moved; record it with a new tape")
                 self.words.update(words)
                 self.cursor.compare_with(previous)

@@ -51,7 +51,7 @@ class ReversePlanner:
         if type(seeds) is dict:
             seeds = _inside(seeds, tape)
         operations, known, trace = tape.operations, tape.shadows, tape.trace
-        premises = operations, known, known.count, tape.surroundings(), None if tape.within is None else tape.within.script
+        premises = operations, known, known.count, tape.surroundings(), tape.within.script
         if self._last is not None and seeds is not None and not lasting and self._last.matches(seeds, premises):
             self._begin_work()
             return self._last.resolved(seeds), self._last.plan
@@ -86,15 +86,14 @@ class ReversePlanner:
     def _new_plan(self, seeds: list[tuple[Any, Any]] | None, placements: Placements) -> Plan:
         tape = self._tape
         executors = executor_of(tape.library_name), executor_of(tape.library_name, True)
-        scripted = tape.within.scripted() if tape.within is not None else None
+        scripted = tape.within.scripted()
         reversal = Reversal(tape.operations, tape.allocations, tape.shadows, tape.transient, executors)
-        shareable = {} if tape.within is not None else dict(tape.made.shadows)  # copies on write would be beyond what was promised
+        shareable = {} if tape.within.is_limited else dict(tape.made.shadows)  # copies on write would be beyond what was promised
         temporaries = list(shareable.values())
         state = ShadowState(CopyOnWriteShadows(tape.made.homes, shareable), placements)
         with doing(f"planning the reversal of {len(tape.operations)} operations"):
             plan = reversal.plan(state, seeds, temporaries, tape.restore, scripted)
-        if tape.within is not None:
-            tape.within.check_planned()
+        tape.within.check_planned()
         plan.unused = unreached(tape.operations, tape.shadows, seeds or (), tape.made.arrays, tape.touched)
         save_in_time()
         return plan
