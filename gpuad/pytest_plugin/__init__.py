@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ..errors import GpuadError
 from .options import asked_for, configured_by, is_on, requires_gpu, settings_of
 
 if TYPE_CHECKING:
@@ -33,11 +34,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--gpuad-require-gpu", action="store_true", help="fail where a GPU is wanted and none is free, as GPUAD_REQUIRE_GPU=1")
     group.addoption("--gpuad-sarif", metavar="FILE", help="write what was found as SARIF, for code scanning")
     group.addoption("--gpuad-code-quality", metavar="FILE", help="write what was found as GitLab's code quality")
+    group.addoption("--gpuad-cpu", action="store_true", help="CuPy runs on the CPU, by its ROCm wheel (pip install cupy-rocm-7-0)")
+    group.addoption("--gpuad-cpu-seed", type=int, metavar="N", help="with it, work runs late and in a random order that streams allow")
     group.addoption("--sanitizer", action="store_true", help="run described launches under compute-sanitizer, too; needs a GPU")
     group.addoption("--sanitizer-tools", default=",".join(TOOLS), metavar="A,B", help="its tools; default: %(default)s")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--gpuad-cpu"):
+        from ..cpu_device import enable
+
+        try:
+            enable(seed=config.getoption("--gpuad-cpu-seed"))
+        except GpuadError as error:
+            raise pytest.UsageError(f"--gpuad-cpu: {error}") from None
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     if not is_on(config):

@@ -38,7 +38,7 @@ from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
 from ..progress import PROGRESS
-from . import cache_command, doctor, init_ci, profile_command, program_listing, program_page, selftest, stages
+from . import cache_command, cpu_run, doctor, init_ci, profile_command, program_listing, program_page, selftest, stages
 from .cases import Case, is_described, read
 from .demo import gray_scott, long, strips, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -247,6 +247,24 @@ def profile_(
     with _reported(script):
         outputs = {"page": page, "picture": picture, "trace": trace, "torch_snapshot": snapshot}
         status = profile_command.run(script, args or (), interval, outputs)
+    raise typer.Exit(status)
+
+
+@app.command(name="run", context_settings={"allow_interspersed_args": False})
+def run_(
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="a program for CuPy")],
+    args: Annotated[list[str] | None, typer.Argument(metavar="[ARG]...", help="for the script")] = None,
+    cpu: Annotated[
+        bool, typer.Option("--cpu", help="on the CPU, by CuPy's ROCm wheel (pip install cupy-rocm-7-0); needs Linux on x86-64")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="look for races and accesses outside of arrays in raw kernels; slow")] = False,
+    seed: Annotated[int | None, typer.Option(help="run work late and in a random order that streams and events allow")] = None,
+) -> None:
+    """Runs a program for CuPy as it is, on a machine without a GPU. Exits as the program does."""
+    with _reported(script):
+        if not cpu:
+            raise GpuadError("`gpuad run` is for machines without a GPU: say --cpu; with a GPU, run the script with Python")
+        status = cpu_run.run(script, args or (), seed=seed, check=check)
     raise typer.Exit(status)
 
 

@@ -1,0 +1,2 @@
+#pragma once
+#include "../gpuad_device.h"

@@ -1,0 +1,2 @@
+#pragma once
+#include <cupy/complex/complex.h>

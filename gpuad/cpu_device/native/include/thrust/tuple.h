@@ -1,0 +1,5 @@
+#pragma once
+#include <tuple>
+namespace thrust {
+using std::get; using std::make_tuple; using std::tie; using std::tuple; using std::tuple_element; using std::tuple_size;
+}
