@@ -79,9 +79,8 @@ class Libraries:
 def loaded(asked: Wanted) -> Libraries:
     """The libraries in this process, where CuPy's modules find them by their names."""
     device = built(asked.runtime, "", _device(asked), *(str(NATIVE / name) for name in ("device.cpp", "threads.cpp")))
-    _made(
-        compiler, asked.runtime.replace("amdhip64", "hiprtc"), "", "", "-Wl,--no-as-needed", device._name
-    )  # its functions are the device's
+    hiprtc = asked.runtime.replace("amdhip64", "hiprtc")
+    built(hiprtc, "", "", "-Wl,--no-as-needed", device._name)  # its functions are the device's
     functions = built(_name_of_functions(asked), _functions(asked), "")
     for name in asked.libraries:
         if name not in (asked.runtime, _name_of_functions(asked)):
