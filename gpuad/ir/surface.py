@@ -475,6 +475,13 @@ def is_lvalue(value: Expr) -> bool:
     return isinstance(value, Name | Index | Deref | Assign | Bits)
 
 
+def without_casts(value: Expr) -> Expr:
+    """What is cast, if anything."""
+    while isinstance(value, Cast):
+        value = value.operand
+    return value
+
+
 def chosen_place(value: Expr) -> Expr:
     """`c ? a[i] : b[j]` where it stands for one of two places: `*(c ? &a[i] : &b[j])`. Anything else as it is."""
     if not isinstance(value, Conditional) or isinstance(value.type, Pointer | Array):

@@ -424,7 +424,7 @@ def _refuse_lost_bits(kernel: Kernel, facts: Activity) -> None:
             stmt.span,
         )
     swaps = any(isinstance(s, Atomic) and s.op == "cas" for s in walk_stmts(kernel.body))
-    hint = " (a loop around atomicCAS is understood where it is a function of an address and a value)" if swaps else ""
+    hint = " (a loop around atomicCAS is understood where it adds, or keeps the greater or the less of two)" if swaps else ""
     shared = any(isinstance(s, Alloc) and s.buffer.space is Space.SHARED for s in walk_stmts(kernel.body))
     hint += "; to shared memory that holds integers beside floats let a pointer variable lead, `int* k = (int*)(s + n);`" if shared else ""
     for stmt in reinterpretations(kernel, facts):

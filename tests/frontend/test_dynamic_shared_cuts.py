@@ -13,7 +13,7 @@ from gpuad.runtime.reference import BoundsError
 from gpuad.testing import check_gradient
 
 rng = np.random.default_rng(7)
-WHERE = "dynamic shared memory can be cut into arrays of several types where each begins behind the one before"
+WHERE = "shared memory can be cut into arrays of several types where each begins behind the one before"
 HEAD = """struct Item { double w; int from; };
 extern "C" __global__ void k(double* x, const float* z, int n) { int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;\n"""
 USE = """v[t] = x[i] * x[i]; keys[t] = n - 1 - t; w[t] = z[i];

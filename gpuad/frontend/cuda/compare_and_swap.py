@@ -352,7 +352,7 @@ class _Reading:
         return bool(self.op)
 
     def is_address(self, expr: surface.Expr) -> bool:
-        expr = _without_casts(expr)
+        expr = surface.without_casts(expr)
         return isinstance(expr, surface.Name) and expr.declaration in self.addresses
 
     def is_content(self, expr: surface.Expr) -> bool:
@@ -362,9 +362,3 @@ class _Reading:
         if isinstance(expr, surface.Index) and isinstance(expr.index, ConstantNode) and expr.index.value == 0:
             return self.is_address(expr.pointer)
         return isinstance(expr, surface.Deref) and self.is_address(expr.pointer)
-
-
-def _without_casts(expr: surface.Expr) -> surface.Expr:
-    while isinstance(expr, surface.Cast):
-        expr = expr.operand
-    return expr

@@ -45,6 +45,8 @@ class Context:
     )  # the functions being lowered, outermost first: one of them called again is a recursion
     globals: dict[Cursor, surface.Global] = field(default_factory=dict)  # variables of the module that the kernel reaches
     copies: dict[Cursor, dict[Cursor, Declaration]] = field(default_factory=dict)  # per lambda made so far: what it captured by copy
+    entries: dict[Cursor, tuple[Declaration, ...]] = field(default_factory=dict)  # of arrays of pointers that are filled later
+    counters: dict[Cursor, int] = field(default_factory=dict)  # of loops whose iterations are written out
     cuts: set[Cursor] = field(default_factory=set)  # the casts that cut shared memory into arrays of several types
     before: list[tuple[Cursor, Stmt]] = field(default_factory=list)  # variables that are copied before the statement that is being lowered
     receivers: list[Declaration | None] = field(default_factory=list)  # per active function: the object of a member function

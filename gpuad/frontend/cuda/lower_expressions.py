@@ -20,8 +20,9 @@ from .clang_c import binary_operator, children, descendants, evaluate, initializ
 from .context import Context
 from .fence import FUNCTION_POINTER
 from .initialisers import initial_value, initial_values
+from .pointer_arrays import ENTRY, all_entries, entry
 from .translation_unit import is_ours
-from .types import constant, convert, explicit, is_const, lower_parameter
+from .types import constant, convert, explicit, is_const, is_void_pointer, lower_parameter
 from .variables import global_shared, module_variable
 
 LAUNCH = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
@@ -44,6 +45,8 @@ def null(ctx: Context, cursor: Cursor) -> surface.Expr:
 def name(ctx: Context, cursor: Cursor) -> surface.Expr:
     """A variable, a parameter, an enumerator or a constant of the file."""
     declared = cursor.referenced
+    if declared is not None and (own := ctx.entries.get(declared)) is not None:
+        return all_entries(ctx, cursor, own)
     known = ctx.declarations.get(declared) if declared is not None else None
     if known is not None:
         return surface.Name(ctx.span(cursor), known.type, known)
@@ -117,6 +120,8 @@ def _table(ctx: Context, use: Cursor, variable: Cursor, start: Cursor) -> surfac
 
 def subscript(ctx: Context, cursor: Cursor) -> surface.Expr:
     """`a[i]`, or `i[a]`."""
+    if (known := entry(ctx, cursor)) is not None:
+        return known
     left, right = (ctx.expression(child) for child in children(cursor))
     pointer, index = (left, right) if isinstance(left.type, Pointer) else (right, left)
     if not isinstance(pointer.type, Pointer) or not isinstance(index.type, Scalar):
@@ -194,6 +199,8 @@ def parenthesised(ctx: Context, cursor: Cursor) -> surface.Expr:
 def cast(ctx: Context, cursor: Cursor) -> surface.Expr:
     """`(float)x`, `float(x)`, `static_cast<float>(x)`, `const_cast<float*>(x)`."""
     target, inner = ctx.type(cursor), [child for child in children(cursor) if child.kind.is_expression()]
+    while inner and isinstance(target, Pointer) and is_void_pointer(inner[-1]) and inner[-1].kind != CursorKind.DECL_REF_EXPR:
+        inner = [child for child in children(inner[-1]) if child.kind.is_expression()]  # what was a pointer to a type before
     if not inner:
         ctx.refuse(cursor, "this cast is not supported")
     if isinstance(target, Pointer) and _is_null(inner[-1]):
@@ -314,6 +321,8 @@ def _moved(ctx: Context, cursor: Cursor, operator: str, left: surface.Expr, righ
 
 def _assignment(ctx: Context, cursor: Cursor, left: Cursor, right: Cursor) -> surface.Expr:
     target = ctx.lvalue(left)
+    if isinstance(target, surface.Index) and isinstance(surface.without_casts(target.pointer), surface.Table):
+        ctx.refuse(left, ENTRY)
     value = initial_value(ctx, target.type, right) if right.kind == CursorKind.INIT_LIST_EXPR else ctx.expression(right)
     if value.type != target.type:
         ctx.refuse(cursor, f"an assignment of {value.type} to {target.type} is not supported")

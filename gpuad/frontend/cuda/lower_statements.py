@@ -31,6 +31,8 @@ from .initialisers import initial_pointers, initial_value, initial_values, is_br
 from .lower_bindings import bind, is_binding
 from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda, named_again, pointed_to
 from .lower_expressions import dereferenced
+from .pointer_arrays import declare_entries, filling, iterations
+from .swaps_in_place import with_swaps
 from .types import convert, is_const, is_function_pointer, is_reference, is_rvalue_reference, lower_variable
 from .variables import declare_shared, only_reads
 
@@ -45,7 +47,8 @@ _LOOPS = {CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT}
 
 def block(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`{ ... }`."""
-    return (surface.Block(ctx.span(cursor), tuple(stmt for child in children(cursor) for stmt in ctx.statement(child))),)
+    body = tuple(stmt for child in children(cursor) for stmt in ctx.statement(child))
+    return (surface.Block(ctx.span(cursor), with_swaps(body, ctx.fresh)),)
 
 
 def single(ctx: Context, cursor: Cursor) -> surface.Stmt:
@@ -66,6 +69,8 @@ def declarations(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
 def _declared(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     if is_binding(cursor):
         return bind(ctx, cursor)
+    if cursor.kind == CursorKind.VAR_DECL and is_pointers(cursor.type) and not is_shared(cursor) and not only_reads(ctx.active[-1], cursor):
+        return declare_entries(ctx, cursor)
     if cursor.kind != CursorKind.VAR_DECL or not is_passed(cursor):
         return (_declare(ctx, cursor),)
     start = initializer(cursor)
@@ -303,6 +308,8 @@ def for_loop(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`for (init; condition; step) body`."""
     *parts, body = children(cursor)
     header = _header(ctx, cursor, parts)
+    if (counted := filling(ctx, cursor, header.init, header.condition, header.step)) is not None:
+        return iterations(ctx, *counted, lambda: single(ctx, body))
     init = _init(ctx, header.init) if header.init is not None else None
     condition = ctx.expression(header.condition) if header.condition is not None else None
     step = _step(ctx, header.step) if header.step is not None else None

@@ -15,7 +15,7 @@ from ...errors import UnsupportedError
 from ...ir import types as ir
 from ...ir.folding import wrapped
 from ...ir.records import alike, holds_pointers, is_record, leaves, numbers, parts, points_to_pointers, size_of
-from ...ir.surface import DYNAMIC, AddressOf, Binary, Cast, Constant, Decay, Deref, Expr, MathCall, Member, Record
+from ...ir.surface import AddressOf, Binary, Cast, Constant, Decay, Deref, Expr, MathCall, Member, Name, Record
 from ...ir.types import BOOL, F32, Array, Complex, Field, Pointer, Scalar, Struct, Type, Vector
 from ...source import Span
 from .clang_c import children, is_virtual, template_of
@@ -326,7 +326,7 @@ def convert(value: Expr, target: Type, span: Span, *, implicit: bool) -> Expr:
         return Cast(span, target, value, implicit)
     if isinstance(source, Array) and isinstance(target, Pointer) and source.element == target.element:
         return Decay(span, target, value)
-    if isinstance(source, Array) and source.length == DYNAMIC and isinstance(target, Pointer):  # bytes that are only used as another type
+    if isinstance(source, Array) and isinstance(target, Pointer) and is_shared_memory(value):  # bytes that are only used as another type
         return Decay(span, Pointer(source.element), value)
     if isinstance(source, Pointer) and target == BOOL:
         return Binary(span, BOOL, "!=", value, Constant(span, source, 0))
@@ -341,6 +341,16 @@ def convert(value: Expr, target: Type, span: Span, *, implicit: bool) -> Expr:
             span,
         )
     raise UnsupportedError(f"a conversion from {source} to {target} is not supported", span)
+
+
+def is_void_pointer(cursor: Cursor) -> bool:
+    """Whether an expression is a pointer to no type."""
+    return bool(cursor.type.get_canonical().get_pointee().get_canonical().kind == TypeKind.VOID)
+
+
+def is_shared_memory(value: Expr) -> bool:
+    """Whether an expression is a variable in shared memory."""
+    return isinstance(value, Name) and value.declaration.space == "shared"
 
 
 def as_base(value: Expr, base: Type, span: Span) -> Expr:

@@ -27,7 +27,7 @@ from clang.cindex import Type as ClangType
 
 from ...errors import UnsupportedError
 from ...ir import surface
-from ...ir.records import holds_pointers, numbers
+from ...ir.records import holds_pointers, numbers, size_of
 from ...ir.surface import DYNAMIC, Cast, Declaration, Declare, Deref, Expr, Global, Name
 from ...ir.types import Array, Complex, Pointer, Scalar, Struct, Type, Vector
 from .clang_c import binary_operator, children, descendants, has_attribute, initializer, unary_operator, unqualified
@@ -38,13 +38,14 @@ from .types import (
     element_type,
     is_const,
     is_reference,
+    is_void_pointer,
     lower_type,
 )
 
 _CASTS = (CursorKind.CXX_REINTERPRET_CAST_EXPR, CursorKind.CSTYLE_CAST_EXPR, CursorKind.CXX_STATIC_CAST_EXPR)
 _PLAIN = (CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR)
 _WHERE = (
-    "dynamic shared memory can be cut into arrays of several types where each begins behind the one before, at an offset that is the same "
+    "shared memory can be cut into arrays of several types where each begins behind the one before, at an offset that is the same "
     "for all threads, and is the value of a pointer from the beginning: int* keys = (int*)(values + n)"
 )
 
@@ -218,9 +219,6 @@ _VOLATILE = (
 )
 
 
-_EXPLICIT_CASTS = (CursorKind.CXX_REINTERPRET_CAST_EXPR, CursorKind.CSTYLE_CAST_EXPR)
-
-
 def declare_shared(ctx: Context, cursor: Cursor) -> Declare:
     """The declaration of a `__shared__` variable."""
     return Declare(ctx.span(cursor), _declaration(ctx, cursor), None)
@@ -242,10 +240,14 @@ def _declaration(ctx: Context, cursor: Cursor) -> Declaration:
     if (start is not None and not is_undefined(start)) or is_reference(cursor.type) or is_const(cursor.type):
         ctx.refuse(cursor, "shared memory cannot be const, a reference, or initialised")
     pieces: tuple[Scalar, ...] = ()
-    if kind.kind == TypeKind.INCOMPLETEARRAY:
+    dynamic = kind.kind == TypeKind.INCOMPLETEARRAY
+    if dynamic or (kind.kind == TypeKind.CONSTANTARRAY and kind.element_type.get_size() == 1):  # bytes may stand for any type
         pieces = cut(ctx, cursor, kind.element_type)
-        element = kind.element_type if pieces else _meant(ctx, cursor, kind.element_type)
-        type_: Type = Array(element_type(element, ctx.span(cursor)), DYNAMIC)
+        inner = element_type(kind.element_type if pieces else _meant(ctx, cursor, kind.element_type), ctx.span(cursor))
+        length = DYNAMIC if dynamic else kind.get_size() // size_of(inner)
+        type_: Type = Array(inner, length)
+        if length == 0:
+            ctx.refuse(cursor, f"shared memory of {kind.get_size()} bytes has no room for the type that it is cast to")
     else:
         type_ = ctx.type(cursor)
     return ctx.declare(cursor, ctx.fresh(ctx.span(cursor), cursor.spelling, type_, space="shared", cut=pieces))
@@ -259,7 +261,7 @@ def _meant(ctx: Context, cursor: Cursor, element: ClangType) -> ClangType:
     uses, targets = 0, list[ClangType]()
     for node in descendants(ctx.active[-1]):
         uses += is_use(node, cursor)
-        if node.kind in _EXPLICIT_CASTS and is_use(_operand_of_cast(node), cursor):
+        if node.kind in _CASTS and not is_void_pointer(node) and is_use(_operand_of_cast(node), cursor):
             targets.append(unqualified(node.type.get_canonical().get_pointee()))
     return targets[0] if targets and len(targets) == uses and all(t == targets[0] for t in targets) else element
 
@@ -267,7 +269,7 @@ def _meant(ctx: Context, cursor: Cursor, element: ClangType) -> ClangType:
 def _operand_of_cast(cast: Cursor) -> Cursor:
     """What is cast, without parentheses and conversions."""
     inner = cast
-    while inner.kind in (*_EXPLICIT_CASTS, CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR):
+    while inner.kind in (*_CASTS, CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR):
         parts = [child for child in children(inner) if child.kind.is_expression()]
         if len(parts) != 1:
             break

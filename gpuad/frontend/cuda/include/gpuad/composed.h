@@ -77,6 +77,41 @@ GPUAD_FUNNEL(__funnelshift_l, << (by & 31), >> 32) GPUAD_FUNNEL(__funnelshift_lc
 GPUAD_FUNNEL(__funnelshift_r, >> (by & 31), ) GPUAD_FUNNEL(__funnelshift_rc, >> (by < 32 ? by : 32), )
 #undef GPUAD_FUNNEL
 
+// Memory of one type, or of numbers of one size; what remains of the declared ones is refused. What bytes come to is a zero, or a whole number.
+template <class T, class U, int = sizeof(T) == sizeof(U)> struct gpuad_same_size {};
+template <class T, class U> struct gpuad_same_size<T, U, 1> { typedef T *type; };
+template <class T, class U> GPUAD_F typename gpuad_same_size<T, U>::type memcpy(T *to, const U *from, size_t bytes) {
+  assert(bytes % sizeof(T) == 0);
+  const T *seen = (const T *)from;
+  if (bytes == sizeof(T)) *to = *seen;
+  else
+    for (size_t i = 0; i < bytes / sizeof(T); i++) to[i] = seen[i];
+  return to;
+}
+template <class T, class U, size_t N> GPUAD_F T *memcpy(T (*to)[N], const U *from, size_t bytes) { return memcpy((T *)to, from, bytes); }
+template <class T, class U, size_t N> GPUAD_F T *memcpy(T *to, const U (*from)[N], size_t bytes) { return memcpy(to, (const U *)from, bytes); }
+template <class T, class U, size_t N, size_t M> GPUAD_F T *memcpy(T (*to)[N], const U (*from)[M], size_t bytes) {
+  return memcpy((T *)to, (const U *)from, bytes);
+}
+template <class T, bool whole> struct gpuad_bytes {
+  static __device__ T of(int value) {
+    assert(value == 0);
+    return T();
+  }
+};
+template <class T> struct gpuad_bytes<T, true> {
+  static __device__ T of(int value) { return (T)(0x0101010101010101ull * (unsigned char)value); }
+};
+template <class T> GPUAD_F T *memset(T *to, int value, size_t bytes) {
+  assert(bytes % sizeof(T) == 0);
+  const T filled = gpuad_bytes<T, __is_integral(T)>::of(value);
+  if (bytes == sizeof(T)) *to = filled;
+  else
+    for (size_t i = 0; i < bytes / sizeof(T); i++) to[i] = filled;
+  return to;
+}
+template <class T, size_t N> GPUAD_F T *memset(T (*to)[N], int value, size_t bytes) { return memset((T *)to, value, bytes); }
+
 // Barriers that count: barriers, and a number in shared memory.
 GPUAD_F int __syncthreads_count(int vote) {
   __shared__ int votes;

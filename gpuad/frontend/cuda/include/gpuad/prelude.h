@@ -8,7 +8,7 @@
 #include "gpuad/integers.h"
 #include "gpuad/conversions.h"
 #include "gpuad/atomics.h"
+#include "gpuad/refused.h"
 #include "gpuad/composed.h"
 #include "gpuad/rounding.h"
-#include "gpuad/refused.h"
 #include "gpuad/texture.h"

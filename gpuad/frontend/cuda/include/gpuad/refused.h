@@ -28,4 +28,5 @@ GPUAD_F void __nanosleep(unsigned);
 GPUAD_F void *malloc(size_t);
 GPUAD_F void free(void *);
 GPUAD_F void *memcpy(void *, const void *, size_t);
+GPUAD_F void *memmove(void *, const void *, size_t);
 GPUAD_F void *memset(void *, int, size_t);
