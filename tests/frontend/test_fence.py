@@ -58,7 +58,10 @@ BODIES: dict[str, tuple[str, str]] = {
     "delete": ("^delete x;", f"{ALLOCATION} (delete) {NO_ALLOCATION}"),
     "malloc": ("float* p = (float*)^malloc(4);", f"{ALLOCATION} {NO_ALLOCATION}"),
     "free": ("^free(x);", f"{ALLOCATION} {NO_ALLOCATION}"),
-    "memcpy": ("^memcpy(x, x + 1, 4);", "memcpy and memset in a kernel are not supported; write a loop"),
+    "memmove": (
+        "^memmove(x, x + 1, 4);",
+        "memcpy and memset are supported between memory of one type, or of numbers of one size, memmove is not; write a loop",
+    ),
     "reinterpret_cast": ("auto p = ^reinterpret_cast<double*>(x);", REINTERPRETED.format("float64*")),
     "C pointer cast": ("auto p = ^(char*)x;", REINTERPRETED.format("int8*")),
     "reinterpret_cast of a reference": (

@@ -38,7 +38,7 @@ BODIES: dict[str, tuple[str, str]] = {
         "y[i] = square(square(x[i])) + cube(x[i]) + cube(cube(y[i])) + square(y[i]);",
     ),
     "values of a type": (
-        "y[i] = total(x, i) * x[i] + double() + int() + 2 * float(); double s = double(); s += x[i]; y[i] *= s;",
+        "y[i] = total(x, i) * x[i] + double() + int() + square(double()); double s = double(); s += x[i]; y[i] *= s;",
         "double s = 0; for (int j = 0; j < i; j++) s += x[j]; y[i] = s * x[i] * x[i];",
     ),
     "sizes of packs": (

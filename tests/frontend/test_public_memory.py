@@ -84,7 +84,8 @@ BODIES: dict[str, tuple[str, str]] = {
     ),
     "memset": (
         "double a[8], b[2][2] = {{x[i], 1}, {2, 3}}; Pair v = {x[i], 1}; int j[2]; unsigned char c[4]; memset(a, 0, n * sizeof(double)); "
-        "for (int m = 0; m < n; m++) a[m] += x[m]; memset(b, 0, sizeof(b)); memset(&v, 0, sizeof(v)); memset(j, -1, sizeof(j)); memset(c, 7, 4); "
+        "for (int m = 0; m < n; m++) a[m] += x[m]; memset(b, 0, sizeof(b)); memset(&v, 0, sizeof(v)); memset(j, -1, sizeof(j)); "
+        "memset(c, 7, 4); "
         "y[i] = a[i] * a[0] + b[0][0] + v.a + j[1] * c[3] * x[i];",
         "y[i] = x[i] * x[0] - 7 * x[i];",
     ),

@@ -237,7 +237,7 @@ def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: surfa
 
 def _is_default(given: Cursor) -> bool:
     """Whether an argument was not written."""
-    return given.kind == CursorKind.UNEXPOSED_EXPR and not children(given)
+    return given.kind == CursorKind.UNEXPOSED_EXPR and not children(given) and file_location(given.extent.start)[0] is None
 
 
 def _default(ctx: Context, parameter: Cursor, at: Cursor) -> surface.Expr:

@@ -25,6 +25,7 @@ from .translation_unit import is_ours
 from .types import constant, convert, explicit, is_const, is_void_pointer, lower_parameter
 from .variables import global_shared, module_variable
 
+_AROUND = (CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR, CursorKind.CSTYLE_CAST_EXPR, CursorKind.CXX_STATIC_CAST_EXPR)
 LAUNCH = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 _WARP_SIZE = 32
 
@@ -86,7 +87,7 @@ def _global(ctx: Context, use: Cursor, variable: Cursor) -> surface.Expr:
     if is_ours(variable) and variable.spelling in LAUNCH:
         span = ctx.span(use)
         return surface.Record(span, Vector(U32, 3), tuple(surface.LaunchIndex(span, U32, variable.spelling, axis) for axis in "xyz"))
-    if is_ours(variable):
+    if is_ours(variable) and not is_const(variable.type):
         ctx.refuse(use, f"{variable.spelling} is not supported here")
     if is_shared(variable):
         shared = global_shared(ctx, variable)
@@ -199,7 +200,7 @@ def parenthesised(ctx: Context, cursor: Cursor) -> surface.Expr:
 def cast(ctx: Context, cursor: Cursor) -> surface.Expr:
     """`(float)x`, `float(x)`, `static_cast<float>(x)`, `const_cast<float*>(x)`."""
     target, inner = ctx.type(cursor), [child for child in children(cursor) if child.kind.is_expression()]
-    while inner and isinstance(target, Pointer) and is_void_pointer(inner[-1]) and inner[-1].kind != CursorKind.DECL_REF_EXPR:
+    while inner and isinstance(target, Pointer) and is_void_pointer(inner[-1]) and inner[-1].kind in _AROUND:
         inner = [child for child in children(inner[-1]) if child.kind.is_expression()]  # what was a pointer to a type before
     if not inner:
         ctx.refuse(cursor, "this cast is not supported")

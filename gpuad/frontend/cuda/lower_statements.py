@@ -32,7 +32,6 @@ from .lower_bindings import bind, is_binding
 from .lower_calls import builtin_name, is_passed, lambda_of, make_lambda, named_again, pointed_to
 from .lower_expressions import dereferenced
 from .pointer_arrays import declare_entries, filling, iterations
-from .swaps_in_place import with_swaps
 from .types import convert, is_const, is_function_pointer, is_reference, is_rvalue_reference, lower_variable
 from .variables import declare_shared, only_reads
 
@@ -48,7 +47,7 @@ _LOOPS = {CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT}
 def block(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     """`{ ... }`."""
     body = tuple(stmt for child in children(cursor) for stmt in ctx.statement(child))
-    return (surface.Block(ctx.span(cursor), with_swaps(body, ctx.fresh)),)
+    return (surface.Block(ctx.span(cursor), body),)
 
 
 def single(ctx: Context, cursor: Cursor) -> surface.Stmt:

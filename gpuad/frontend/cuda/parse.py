@@ -29,6 +29,7 @@ from .context import Context, ExpressionHandler, StatementHandler
 from .fence import header_message
 from .lower_calls import is_lambda, is_passed
 from .lower_expressions import LAUNCH
+from .swaps_in_place import with_swaps
 from .translation_unit import HOST_NAMES, INCLUDE, MAIN, Places, command_line, is_ours, translation_unit
 from .types import is_const, is_reference, is_rvalue_reference, lower_parameter, lower_type
 from .variables import with_globals
@@ -377,7 +378,7 @@ def lower_kernel(places: Places, definition: Cursor, check: Callable[[Cursor], N
     """The kernel's tree. `check` is called with each definition that it consists of, its own and those of the helpers that it reaches,
     before that is lowered: it raises where clang has found an error."""
     ctx = Context(places, EXPRESSIONS, STATEMENTS, lower_function, check)
-    function = lower_function(ctx, definition, None)
+    function = with_swaps(lower_function(ctx, definition, None), ctx.fresh)
     return with_globals(function, tuple(ctx.globals.values())) if ctx.globals else function
 
 

@@ -24,11 +24,22 @@ Tree = TypeVar("Tree")
 Loop = surface.DoWhile | surface.While | surface.For
 
 
-def with_swaps(body: tuple[surface.Stmt, ...], fresh: Fresh) -> tuple[surface.Stmt, ...]:
-    """The statements of a block, with atomic operations in the place of such loops."""
+def with_swaps(node: Tree, fresh: Fresh) -> Tree:
+    """A function, or a piece of one, with atomic operations in the place of such loops."""
+    if isinstance(node, tuple):
+        return tuple(with_swaps(part, fresh) for part in node)  # type: ignore[return-value]
+    if not isinstance(node, surface.Stmt | surface.Function) or not any(isinstance(n, surface.AtomicCall) for n in surface.walk(node)):
+        return node
+    if isinstance(node, surface.Block):
+        node = replace(node, body=_swapped_in(node.body, fresh))
+    inner = {f.name: with_swaps(getattr(node, f.name), fresh) for f in fields(node) if f.name != "span"}
+    return replace(node, **inner)
+
+
+def _swapped_in(body: tuple[surface.Stmt, ...], fresh: Fresh) -> tuple[surface.Stmt, ...]:
     for at, stmt in enumerate(body):
         if isinstance(stmt, Loop) and (made := _swapped(body[:at], stmt, body[at + 1 :], fresh)) is not None:
-            return (*made, *with_swaps(body[at + 1 :], fresh))
+            return (*made, *_swapped_in(body[at + 1 :], fresh))
     return body
 
 
