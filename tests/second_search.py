@@ -12,7 +12,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +30,9 @@ from random_turns import RandomTurns
 
 import gpuad
 from gpuad import Duplicated, pipeline
+from gpuad.api import kernels
+from gpuad.ir.aliases import NONE, Aliases
+from gpuad.pipeline import passes
 from gpuad.runtime.reference import Reference
 from gpuad.testing.launch_memory import LaunchMemory, launched
 from gpuad.testing.reports import Check as Compared
@@ -105,10 +109,33 @@ def jit(seed: int) -> tuple[str, Check]:
 GRAMMARS: dict[str, Callable[[int], tuple[str, Check]]] = {f.__name__: f for f in (cuda, language, shared, turns, jit)}
 
 
+@contextmanager
+def lowered_once() -> Iterator[None]:
+    """Within it the surface tree of a kernel is lowered once, and not for its primal, its adjoint and its tangent each."""
+    lowered: dict[tuple[int, Aliases], tuple[Any, Any]] = {}  # by the id of the function, which stays alive
+
+    def once(function: Any, aliases: Aliases = NONE) -> Any:
+        key = id(function), aliases
+        if key not in lowered:
+            lowered.clear()
+            lowered[key] = function, primal_of(function, aliases)
+        return lowered[key][1]
+
+    users = [(module, "primal_of") for module in (kernels, passes)]
+    primal_of = passes.primal_of
+    for module, name in users:
+        setattr(module, name, once)
+    try:
+        yield
+    finally:
+        for module, name in users:
+            setattr(module, name, primal_of)
+
+
 def searched(name: str, seeds: range, seconds: float) -> tuple[Tally, list[str]]:
     """The kernels of a grammar with these seeds, as many as there is time for: what was counted, and what failed."""
     tally, failed, end = Tally(), [], time.process_time() + seconds
-    with pipeline.executor_for_tests(Reference(check=False)), pipeline.nothing_plain_for_tests():
+    with pipeline.executor_for_tests(Reference(check=False)), pipeline.nothing_plain_for_tests(), lowered_once():
         for seed in seeds:
             if time.process_time() > end:
                 break

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from ..ir import nodes as ir
 from ..ir.rewrite import blocks, bound, heads, walk_stmts
 from ..ir.types import I32, Space
-from .index_polynomials import Polynomial, atoms, constant, definitions, nonzero, occurs, plus, polynomial, ratio, scale, split, strides
+from .index_polynomials import Polynomial, atoms, constant, definitions, nonzero, plus, polynomial, ratio, scale, split, strides
 
 _NOWHERE = ir.Buffer("", I32)
 
@@ -240,8 +240,7 @@ class _Test:
 
     def _varies(self, access: Access, loop: ir.Stmt) -> bool:
         assert isinstance(loop, ir.For | ir.While)
-        names = bound_in(loop)
-        return any(occurs(a, v) for a in atoms(self.poly(access)) for v in names)
+        return not bound_in(loop).isdisjoint(v for a in atoms(self.poly(access)) for v in ir.variables(a))
 
     def _moves(self, store: Access, load: Access, shared: list[ir.Stmt], loop: ir.Stmt, later: bool) -> bool:
         """Whether, with the outer common loops at one iteration, stores of earlier (later) iterations of `loop` miss the load's address."""
@@ -272,7 +271,7 @@ class _Test:
         return True
 
     def _other_variation(self, access: Access, loop: ir.For) -> bool:
-        return any(occurs(a, v) for a in atoms(self.poly(access)) for v in bound_in(loop) if a != loop.var)
+        return not bound_in(loop).isdisjoint(v for a in atoms(self.poly(access)) if a != loop.var for v in ir.variables(a))
 
 
 def bound_in(loop: ir.For | ir.While) -> set[ir.Expr]:

@@ -7,7 +7,7 @@ An element where the gradient has a kink has weight 0, as in `gpuad.testing.slop
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from .reports import Check, Precision
 from .slopes import differences, dot, norm, relative, slopes_of, without_scalars
 
 SECOND = TANGENT, GRADIENT, CHANGE = "tangent beside hvp", "gradient beside hvp", "second derivatives"  # what is compared, in this order
+Suffices = Callable[[Vector], bool]
 _SEEDED = 0.75  # of the seeds; where one is 0 its tangent is not, and counts
 _MOST_EDGES = 0.5  # share of elements at kinks from which on nothing is compared
 
@@ -40,7 +41,8 @@ def second_checks(
     state: LaunchMemory, precision: Precision, rng: np.random.Generator, notes: list[str], *, alone: bool = False
 ) -> Iterator[Check]:
     """Compares `hvp` along one random direction with the launch and with differences of its gradient. Where `hvp` refuses the launch, a
-    note says why. `alone`: the gradient is that of `hvp` too, compared with its tangent, so that no other kernel is derived."""
+    note says why. `alone`: the gradient is that of `hvp` too, compared with its tangent, so that no other kernel is derived; and a second
+    step is tried only where differences of the smaller one do not agree."""
     state.restore()
     v, w, u = state.random(rng, scaled=True), *(without_scalars(state.random(rng, scaled=False)) for _ in range(2))
     w = {key: values * (rng.random(values.shape) < _SEEDED) for key, values in w.items()}
@@ -49,16 +51,22 @@ def second_checks(
     except (UnsupportedError, ShadowError) as error:
         notes.append(f"no second derivatives, since hvp refuses this launch: {getattr(error, 'message', error)}")
         return
-    slopes, weights, _ = differences(state, precision, v)
+
+    def agrees(found: Vector, centre: Vector) -> Suffices | None:
+        """Whether differences of one step agree with all elements of what was found, so that no other step is tried."""
+        ones = {key: np.ones_like(values) for key, values in found.items()}
+        return (lambda slopes: _error(found, slopes, ones, centre) <= precision.taylor) if alone else None
+
+    slopes, weights, _ = differences(state, precision, v, agrees(second.tangent, state.after()))
     yield Check(TANGENT, _error(second.tangent, slopes, weights, state.after()), precision.taylor)
 
     def gradient_at(step: float) -> Vector:
         seeds = {k: w[k] + step * u[k] for k in w}
         return along(state, v, seeds, u, step).gradient if alone else state.reverse(seeds, v, step)
 
-    gradient = gradient_at(0.0)
+    gradient = second.gradient if alone else gradient_at(0.0)
     yield Check(GRADIENT, _untransposed(second, v, w) if alone else _apart(gradient, second.gradient), precision.dot)
-    slopes, weights, left_out = slopes_of(gradient_at, precision)
+    slopes, weights, left_out = slopes_of(lambda step: gradient_at(step) if step else gradient, precision, agrees(second.change, gradient))
     if left_out > 0:
         why = "the gradient has a kink near, or is not finite"
         notes.append(f"{left_out:.2%} of the elements were left out of the second derivatives: {why}")

@@ -33,6 +33,7 @@ class Names:
     vars: dict[Var, int] = field(default_factory=dict)
     buffers: dict[Buffer, int] = field(default_factory=dict)
     stacks: dict[Stack, int] = field(default_factory=dict)
+    codes: dict[int, tuple[Expr, Code]] = field(default_factory=dict)  # by the id of the expression, which passes share between statements
 
     def var(self, var: Var) -> int:
         return self.vars.setdefault(var, len(self.vars))
@@ -93,6 +94,13 @@ def join(*poisons: Array | None) -> Array | None:
 
 def compile_expr(expr: Expr, names: Names) -> Code:
     """The expression as closures. Raises GpuadError if it is malformed, UnsupportedError for a type that NumPy lacks."""
+    known = names.codes.get(id(expr))
+    if known is None:
+        known = names.codes[id(expr)] = expr, _compiled(expr, names)
+    return known[1]
+
+
+def _compiled(expr: Expr, names: Names) -> Code:
     match expr:
         case Constant(value=value):
             fixed = constant(value, expr.type)
