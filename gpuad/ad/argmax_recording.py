@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ..analysis.to_be_recorded import bound_in
 from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.folding import FALSE, integer, logical
@@ -27,6 +26,7 @@ from ..ir.rewrite import (
     assigned_vars,
     blocks,
     bound,
+    bound_in,
     defined,
     edit,
     holds,

@@ -22,12 +22,11 @@ from ..analysis.activity import Activity
 from ..analysis.atomic_extrema import spoken
 from ..analysis.flows import differentiable
 from ..analysis.index_polynomials import definitions, occurs
-from ..analysis.to_be_recorded import bound_in
 from ..errors import UnsupportedError
 from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.functions import EXTREMA, POLES, SATURATING, bits
-from ..ir.rewrite import Names, blocks, map_expr, map_stmt_exprs, touches
+from ..ir.rewrite import Names, blocks, bound_in, map_expr, map_stmt_exprs, touches
 from ..ir.types import I32, I64, value_type
 from ..source import Span
 from .adjoint import times

@@ -15,13 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from ..analysis.index_polynomials import occurs
-from ..analysis.to_be_recorded import ToBeRecorded, bound_in
-from ..ir import folding as b
+from ..analysis.to_be_recorded import ToBeRecorded
 from ..ir import nodes as ir
 from ..ir.functions import EXTREMA
+from ..ir.induction import closed_form
 from ..ir.rewrite import Names, blocks, defined, walk_stmts
-from ..ir.types import I32, Scalar
 from .iteration_checkpoints import Snapshots
 from .left_values import LeftValue
 from .undone_values import UndoneValue
@@ -237,75 +235,6 @@ def _scope(owner: ir.Stmt, branch: int) -> ir.Block:
         case ir.If():
             return owner.then if branch == 0 else owner.otherwise
     raise AssertionError("not a scope")
-
-
-def closed_forms(block: ir.Block) -> dict[ir.Var, ir.Expr]:
-    """The carried values of all loops that have a closed form, and it."""
-    loops = (s for s in walk_stmts(block) if isinstance(s, ir.For | ir.While))
-    forms = ((c.var, closed_form(loop, c)) for loop in loops for c in loop.carried)
-    return {var: form for var, form in forms if form is not None}
-
-
-def closed_form(loop: ir.For | ir.While, carried: ir.Carried) -> ir.Expr | None:
-    """The carried value at the start of an iteration as an expression of the loop's counter, if it grows by a fixed integer step, is
-    shifted by a fixed number of bits, or turns its sign."""
-    lets = {s.var: s.value for s in _scope(loop, 0) if isinstance(s, ir.Let)}
-    following = lets.get(carried.next, carried.next) if isinstance(carried.next, ir.Var) else carried.next
-    match following:
-        case ir.Binary(op="+" | "-" as op, left=ir.Var() as left, right=step) if left == carried.var and carried.var.type.is_integer:
-            pass
-        case ir.Unary(op="-", operand=turned) if turned == carried.var:
-            return _turned(loop, carried)
-        case _:
-            return _shifted(loop, carried, following)
-    names = bound_in(loop)
-    if any(occurs(step, v) for v in names):
-        return None
-    counter = _iteration(loop, carried.var.type)
-    if counter is None:
-        return None
-    offset = ir.Binary("*", counter, step, carried.var.type) if not b.is_const(step, 1) else counter
-    return ir.Binary(op, carried.init, offset, carried.var.type)
-
-
-def _shifted(loop: ir.For | ir.While, carried: ir.Carried, following: ir.Expr) -> ir.Expr | None:
-    """The closed form of a value that is halved or doubled: `d >>= 1`, `d *= 2`, and `d /= 2` where the loop runs on only while `d > 0`."""
-    bits: int | None = None
-    match following:
-        case ir.Binary(op=">>" | "<<" as op, left=left, right=ir.Constant(value=v)) if left == carried.var:
-            bits, op = int(v), op
-        case ir.Binary(op="*" | "/" as sign, left=left, right=ir.Constant(value=v)) if left == carried.var and carried.var.type.is_integer:
-            bits, op = int(v).bit_length() - 1, "<<" if sign == "*" else ">>"
-            if int(v) != 1 << max(bits, 0) or (sign == "/" and carried.var.type.is_signed and not _positive(loop, carried.var)):
-                return None
-    counter = _iteration(loop, carried.var.type)
-    if bits is None or not 0 < bits < 8 or carried.var.type.bits < 32 or counter is None:
-        return None
-    amount = counter if bits == 1 else ir.Binary("*", counter, b.const(bits, carried.var.type), carried.var.type)
-    return ir.Binary(op, carried.init, amount, carried.var.type)
-
-
-def _turned(loop: ir.For | ir.While, carried: ir.Carried) -> ir.Expr | None:
-    """The closed form of `sign = -sign`."""
-    counter = _iteration(loop, loop.var.type if isinstance(loop, ir.For) else I32)
-    if counter is None or not counter.type.is_integer:
-        return None
-    odd = b.compare("!=", ir.Binary("&", counter, b.const(1, counter.type), counter.type), b.const(0, counter.type))
-    return ir.Select(odd, b.neg(carried.init), carried.init)
-
-
-def _positive(loop: ir.For | ir.While, var: ir.Var) -> bool:
-    """Whether an iteration runs only if the variable is greater than 0 at its start."""
-    return isinstance(loop, ir.While) and loop.condition == b.compare(">", var, b.const(0, var.type))
-
-
-def _iteration(loop: ir.For | ir.While, kind: Scalar) -> ir.Expr | None:
-    """The number of completed iterations, in a carried variable's type."""
-    if isinstance(loop, ir.While):
-        return b.cast(loop.counter, kind) if loop.counter is not None else None
-    if not b.is_const(loop.step, 1) or not kind.is_integer or kind.bits < loop.var.type.bits:
-        return None
-    return b.cast(loop.var if b.is_const(loop.start, 0) else ir.Binary("-", loop.var, loop.start, loop.var.type), kind)
 
 
 def _closed_forms(owner: ir.Stmt) -> ir.Block:

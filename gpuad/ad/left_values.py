@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..analysis.to_be_recorded import bound_in
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, spelled, substitute, walk_stmts
+from ..ir.rewrite import Names, bound_in, spelled, substitute, walk_stmts
 from ..ir.types import BOOL
 
 _FURTHEST = 4  # iterations back

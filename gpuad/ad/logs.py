@@ -23,12 +23,11 @@ from typing import TypeAlias
 
 from ..analysis.activity import Activity
 from ..analysis.index_polynomials import atoms, definitions, occurs, plus, polynomial, scale
-from ..analysis.to_be_recorded import bound_in
 from ..errors import UnsupportedError
 from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.functions import EXTREMA, bits, bits_type, replaces
-from ..ir.rewrite import Names, blocks, edit, expressions, map_blocks, walk_stmts
+from ..ir.rewrite import Names, blocks, bound_in, edit, expressions, map_blocks, walk_stmts
 from ..ir.types import I64
 from ..ir.verify import verify
 from .stack_layout import thread_lets

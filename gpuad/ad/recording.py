@@ -29,6 +29,7 @@ from ..analysis.to_be_recorded import Access, Iteration, ToBeRecorded, to_be_rec
 from ..analysis.trip_counts import constant_trips
 from ..errors import UnsupportedError
 from ..ir import nodes as ir
+from ..ir.induction import closed_form, closed_forms
 from ..ir.nodes import Block, Carried, For, If, Kernel, Let, Load, Stmt, Var, While, variables
 from ..ir.rewrite import Names, blocks, defined, holds, used_vars, walk_stmts
 from ..ir.verify import tried
@@ -36,7 +37,7 @@ from ..optimize.dead_code import eliminate_dead_code
 from ..optimize.privatisation import share_tiles
 from ..optimize.simplify import forward_arrays
 from ..optimize.unique import make_unique
-from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions, closed_form, closed_forms
+from .forward_sweep import COMMUTING, Owned, ScopeKey, Versions
 from .iteration_checkpoints import Snapshots, checkpoint_iterations, snapshots
 from .left_values import LeftValue, left_values
 from .logs import Mark

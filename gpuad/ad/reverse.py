@@ -21,12 +21,13 @@ from ..errors import UnsupportedError
 from ..ir import folding as b
 from ..ir import nodes as ir
 from ..ir.functions import EXTREMA, bits
+from ..ir.induction import closed_form
 from ..ir.rewrite import Names, edit, walk_stmts
 from ..ir.shared import is_shared
 from ..ir.types import I32, Space, value_type
 from ..source import Span
 from .adjoint import Ledger, Propagation, Term, adjoint_of, common_predicate, is_linear, only_conditional, total
-from .forward_sweep import ForwardSweep, Owned, ScopeKey, Versions, closed_form
+from .forward_sweep import ForwardSweep, Owned, ScopeKey, Versions
 from .logs import Mark
 
 Shadows = Mapping["ir.Var | ir.Buffer", ir.Buffer]

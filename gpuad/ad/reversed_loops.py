@@ -11,9 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..analysis.index_polynomials import Polynomial, atoms, constant, definitions, occurs, polynomial, split, strides
-from ..analysis.to_be_recorded import bound_in
 from ..ir import nodes as ir
-from ..ir.rewrite import expressions, map_blocks, walk_stmts
+from ..ir.rewrite import bound_in, expressions, map_blocks, walk_stmts
 
 
 def run_forwards(body: ir.Block) -> ir.Block:

@@ -17,9 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..analysis.decisions import decided_by, reached_from
-from ..analysis.to_be_recorded import bound_in
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, blocks, defined, expressions, spelled, substitute, target, used_vars, walk_stmts
+from ..ir.rewrite import Names, blocks, bound_in, defined, expressions, spelled, substitute, target, used_vars, walk_stmts
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,10 @@
 """Certificates of how a kernel accumulates: its text is that of the plain adjoint, statement by statement, but for additions and takes.
 
-Where no two threads meet in an element of a shadow (`certificate.meeting`), its threads are alone with what they do to it, and these are
-the same for each of them: an atomic operation and a plain one; `d = dx[i]; dx[i] = 0; ... dx[i] += e` and `d = dx[i]; ... dx[i] = e`, if
-nothing between touches the shadow or changes the index. A shadow that is not read after the launch (`left`) need not be cleared,
-and to one that shares the memory that would be added (`aliased`) nothing is. Any other difference is none that is known to be right.
+Where no two threads meet in an element of a shadow (`certificate.meeting`), or it is that of an array of each thread's own, threads are
+alone with what they do to it, and these are the same for each of them: an atomic operation and a plain one; `d = dx[i]; dx[i] = 0; ...
+dx[i] += e` and `d = dx[i]; ... dx[i] = e`, if nothing between touches the shadow or changes the index. A shadow that is not read after the
+launch (`left`) need not be cleared, and to one that shares the memory that would be added (`aliased`) nothing is. Any other difference is
+none that is known to be right.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import MappingProxyType
 from ..ir import folding as b
 from ..ir.nodes import Accumulate, Block, Buffer, Call, Expr, How, Load, Stmt, Store, Take, variables
 from ..ir.rewrite import assigned_vars, blocks, map_blocks, map_expr, map_exprs, touches
+from ..ir.types import Space
 from .certificate import Run, Zero, refused_stores
 
 _NONE: frozenset[Buffer] = frozenset()
@@ -96,7 +98,8 @@ class _Alignment:
 
     def is_read(self, take: Take, other: Stmt | None) -> bool:
         """Whether an element is read where it is taken, by a thread that is alone with it or of a shadow that is left."""
-        if take.buffer not in self.premises.left and (take.buffer not in self.premises.injective or take.how is not How.PLAIN):
+        own = take.buffer.space is Space.LOCAL or take.buffer in self.premises.injective
+        if take.buffer not in self.premises.left and not (own and take.how is How.PLAIN):
             return False
         return isinstance(other, Load) and (other.var, other.buffer, other.index) == (take.var, take.buffer, take.index)
 

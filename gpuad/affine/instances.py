@@ -14,17 +14,21 @@ Assumes valid IR with every accumulation decided. Says nothing of barriers, shuf
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..ir import folding
 from ..ir import nodes as ir
-from ..ir.rewrite import used_vars, walk_stmts
+from ..ir.induction import closed_form
+from ..ir.rewrite import bound_in, used_vars, walk_stmts
 from ..ir.types import BOOL, I32, I64, U32, Scalar, Space, value_type
 from .effects import AXES, Dim, Effect, Recurrence, Shape, Substitution, inside
-from .values import Graph, Node, addends, is_zero, limits, vanishes
+from .values import Graph, Node, addends, is_zero, limits, summands, vanishes
 
 _NOT_ZERO = ("gpuad_used", "gpuad_collected")
 _CHAIN = "gpuad_chain"  # a product
 _PLACES = 64  # of a table
+_MOST = (1 << 31) - 2  # the last iteration of any loop
+_COUNTER = ir.Var("iteration", I32, -1)  # where a loop has none
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,18 @@ class _Table:
     dims: tuple[Dim, ...]
     zero: bool
     values: dict[int, Node]
+
+
+@dataclass(frozen=True, eq=False)
+class _Every:
+    """What holds in every iteration of a while loop: `forms`, variables by the `counter`, and `terms` of its condition, over them and the
+    values `before` the loop. `last`: the number of the last iteration at most."""
+
+    counter: ir.Var
+    before: dict[ir.Var, Node]
+    forms: tuple[ir.Let, ...]
+    terms: tuple[ir.Expr, ...]
+    last: int
 
 
 class Instances:
@@ -73,6 +89,7 @@ class Walk:
         self.guards: tuple[Node, ...] = ()
         self.order = 0
         self.times: dict[str, int] = {}
+        self.counted: dict[ir.Var, _Every] = {}
         self.dims = tuple(self.thread(axis) for axis, n in zip(AXES, shape.threads, strict=True) if n > 1)
 
     def thread(self, axis: str) -> Dim:
@@ -263,6 +280,8 @@ class Walk:
         var = self.graph.dim(name, stmt.var.type, low, high)
         wide = self.graph.dim(name, I64, -(1 << 62), (1 << 62) - 1)
         guards = self.bounds(wide, start, stop, pace) if pace else (self.anything(BOOL),)
+        if isinstance(stmt.stop, ir.Var) and stmt.stop in self.counted and pace == 1 and start.is_constant and start.low == 0:
+            guards = (*guards, *self.holding(self.counted[stmt.stop], var))
         self.inside(
             stmt.var,
             var,
@@ -352,16 +371,58 @@ class Walk:
         return self.graph.node("result", (dim.name, k, first, *dim.guards), kind, dims=every)
 
     def repeat(self, stmt: ir.While) -> None:
-        """A loop of which it is not known how often it runs."""
-        counter = stmt.counter
-        name = self.named(f"w{counter.uid}" if counter is not None else "w", stmt)
-        index = self.graph.dim(name, I32, 0, (1 << 31) - 1)
+        """A loop of which it is not known how often it runs. What holds in each of its iterations by their number alone does so in those of
+        a loop that counts to the number of iterations, too."""
+        name = self.named(f"w{stmt.counter.uid}" if stmt.counter is not None else "w", stmt)
+        every = self.of_every(replace(stmt, counter=stmt.counter or _COUNTER))
+        index = self.graph.dim(name, I32, 0, every.last)
         wide = self.graph.dim(name, I64, -(1 << 62), (1 << 62) - 1)
-        guards = (self.graph.compare(">=", wide, self.graph.constant(0, I64)), self.anything(BOOL))
-        body = (*stmt.header, *stmt.body)
-        self.inside(counter, index, Dim(name, guards, False), body, stmt.carried, None, stmt.condition)
+        guards = self.graph.compare(">=", wide, self.graph.constant(0, I64)), self.anything(BOOL), *self.holding(every, index)
+        body = (*every.forms, *stmt.header, *stmt.body)
+        self.inside(every.counter, index, Dim(name, guards, False), body, stmt.carried, None, stmt.condition)
         if stmt.count is not None:
-            self.values[stmt.count] = self.anything(stmt.count.type)
+            self.values[stmt.count] = replace(self.anything(stmt.count.type), low=0, high=every.last + 1)
+            self.counted[stmt.count] = every
+
+    def of_every(self, loop: ir.While) -> _Every:
+        """What holds in every iteration of a loop."""
+        assert loop.counter is not None
+        forms = [ir.Let(c.var, form) for c in loop.carried if (form := closed_form(loop, c)) is not None and form.type.is_integer]
+        moving = bound_in(loop) - {loop.counter, *(let.var for let in forms)}
+        terms = [t for t in folding.conjuncts(loop.condition) if moving.isdisjoint(ir.walk(t))]
+        every = _Every(loop.counter, dict(self.values), tuple(forms), tuple(terms), _MOST)
+        first, second = (self.values_in(every, self.graph.constant(k, I32)) for k in (0, 1))
+        return replace(every, last=min((self.last(term, let.var, first, second) for term in terms for let in forms), default=_MOST))
+
+    def values_in(self, every: _Every, index: Node) -> dict[ir.Var, Node]:
+        """The variables that follow from the number of an iteration, and those from before the loop."""
+        kept, self.values = self.values, {**every.before, every.counter: index}
+        for let in every.forms:
+            self.values[let.var] = self.expr(let.value)
+        found, self.values = self.values, kept
+        return found
+
+    def holding(self, every: _Every, index: Node) -> list[Node]:
+        """What is known of an iteration that there is."""
+        values, wide = self.values_in(every, index), self.graph.dim(index.args[0], I64, -(1 << 62), (1 << 62) - 1)
+        last = self.graph.compare("<=", wide, self.graph.constant(every.last, I64))
+        return [last, *(self.under(values, term) for term in every.terms)]
+
+    def last(self, term: ir.Expr, var: ir.Var, first: dict[ir.Var, Node], second: dict[ir.Var, Node]) -> int:
+        """The last iteration for which a comparison may hold, by the values of a variable in the first and the second; it must not leave
+        its type before."""
+        if not isinstance(term, ir.Binary) or term.op not in ir.ORDERINGS:
+            return _MOST
+        mine, op, other = (term.left, term.op, term.right) if _bare(term.left) == var else (term.right, ir.MIRRORED[term.op], term.left)
+        start, (terms, constant), (following, end) = first[var], summands(first[var]), summands(second[var])
+        if _bare(mine) != var or var in ir.variables(other) or terms != following or (mine != var and start.low < 0):
+            return _MOST
+        step, bound, (least, most) = end - constant, self.under(first, other), limits(var.type)
+        if step > 0 and op in ("<", "<=") and (end := bound.high - (op == "<")) + step <= most:
+            return min(max((end - start.low) // step, 0), _MOST)
+        if step < 0 and op in (">", ">=") and (end := bound.low + (op == ">")) + step >= least:
+            return min(max((start.high - end) // -step, 0), _MOST)
+        return _MOST
 
     # --- expressions --------------------------------------------------------------------------------------------------------------
 
@@ -444,6 +505,10 @@ def _asks_for(guard: Node, value: Node) -> bool:
 
 def _assigned(body: ir.Block) -> list[ir.Var]:
     return list(dict.fromkeys(s.var for s in walk_stmts(body) if isinstance(s, ir.Assign)))
+
+
+def _bare(expr: ir.Expr) -> ir.Expr:
+    return expr.operand if isinstance(expr, ir.Cast) else expr
 
 
 def _clamped(low: int, high: int, kind: Scalar) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..ir import nodes as ir
-from ..ir.rewrite import blocks, bound, heads, walk_stmts
+from ..ir.rewrite import blocks, bound_in
 from ..ir.types import I32, Space
 from .index_polynomials import Polynomial, atoms, constant, definitions, nonzero, plus, polynomial, ratio, scale, split, strides
 
@@ -272,12 +272,6 @@ class _Test:
 
     def _other_variation(self, access: Access, loop: ir.For) -> bool:
         return not bound_in(loop).isdisjoint(v for a in atoms(self.poly(access)) if a != loop.var for v in ir.variables(a))
-
-
-def bound_in(loop: ir.For | ir.While) -> set[ir.Expr]:
-    """Vars that change from one iteration to the next: whatever the loop defines inside."""
-    inside = [stmt for block in blocks(loop) for stmt in walk_stmts(block)]
-    return {*heads(loop), *(v for stmt in inside for v in bound(stmt))}
 
 
 def _exclusive(a: Access, b: Access) -> bool:

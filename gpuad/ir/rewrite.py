@@ -124,6 +124,12 @@ def walk_stmts(block: ir.Block) -> Iterator[ir.Stmt]:
             yield from walk_stmts(inner)
 
 
+def bound_in(loop: ir.For | ir.While) -> set[ir.Expr]:
+    """Vars that change from one iteration to the next: whatever the loop defines inside."""
+    inside = [stmt for block in blocks(loop) for stmt in walk_stmts(block)]
+    return {*heads(loop), *(v for stmt in inside for v in bound(stmt))}
+
+
 def holds(block: ir.Block, *kinds: type[ir.Stmt]) -> bool:
     """Whether a statement of one of these kinds is in the block, at any depth."""
     return any(isinstance(stmt, kinds) for stmt in walk_stmts(block))

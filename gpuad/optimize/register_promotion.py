@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..analysis.to_be_recorded import bound_in
 from ..analysis.trip_counts import constant_trips
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, blocks, holds, map_blocks, spelled, touches, walk_stmts, written_in
+from ..ir.rewrite import Names, blocks, bound_in, holds, map_blocks, spelled, touches, walk_stmts, written_in
 from ..ir.types import Space, value_type
 
 _TOGETHER = (ir.Barrier, ir.Shuffle, ir.Tell)  # other threads may write, or see what is written

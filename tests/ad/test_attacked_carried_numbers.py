@@ -9,9 +9,8 @@ import pytest
 
 import gpuad
 from gpuad import Duplicated, pipeline, testing
-from gpuad.analysis.to_be_recorded import bound_in
 from gpuad.ir.nodes import For, While
-from gpuad.ir.rewrite import walk_stmts
+from gpuad.ir.rewrite import bound_in, walk_stmts
 from gpuad.pipeline.passes import primal_of
 from gpuad.runtime.reference import Reference
 

@@ -1,0 +1,127 @@
+"""What a gradient costs hangs on what a kernel computes, not on how it is written: loops that are left early, local arrays that loops carry
+on, and others, each in several wordings, all without an atomic operation; gradients and second derivatives are those of differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gather_tools import atomics, reverse
+from launch_tools import EXECUTORS
+
+import gpuad
+from gpuad import Duplicated, api, pipeline
+from gpuad.ir.nodes import Pop
+from gpuad.ir.rewrite import walk_stmts
+from gpuad.testing import check_gradient
+
+N, M = 70, 6
+SOURCE = r"""
+#define K extern "C" __global__ void
+#define I int i = blockIdx.x * blockDim.x + threadIdx.x
+#define H I; if (i >= n) return
+#define G(T) for (T i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x)
+#define P p *= 1 - x[i * m + t]
+#define LOW p < 0.3
+typedef double* out; typedef const double* in;
+
+// a product along a row, which is left early
+K by_counter(out y, in x, int n, int m) { H; double p = 1; for (int t = 0; t < m; ++t) { P; if (t >= 3) break; } y[i] = p; }
+K by_data(out y, in x, int n, int m) { H; double p = 1; for (int t = 0; t < m; ++t) { P; if (LOW) break; } y[i] = p; }
+K condition(out y, in x, int n, int m) { H; double p = 1; for (int t = 0; t < m && !(LOW); ++t) P; y[i] = p; }
+K while_loop(out y, in x, int n, int m) { H; double p = 1; int t = 0; while (!(LOW) && t < m) { P; t++; } y[i] = p; }
+K downwards(out y, in x, int n, int m) { H; double p = 1; for (int t = m - 1; t >= 0; --t) { P; if (LOW) break; } y[i] = p; }
+K in_twos(out y, in x, size_t n, size_t m) {
+    G(size_t) { double p = 1; for (size_t t = 0; t < m; t += 2) { P; if (LOW) break; } y[i] = p; }
+}
+K two_exits(out y, in x, int n, int m) {
+    H; double p = 1; for (int t = 0; t < m; ++t) { if (x[i * m + t] > 0.8) break; P; if (LOW) break; } y[i] = p;
+}
+K columns(out y, in x, int n, int m) {
+    H; double p = 1; for (int t = 0; t < m; ++t) { p *= 1 - x[t * n + i]; if (LOW) break; } y[i] = p;
+}
+
+// a return in a loop over the grid
+K returned(out y, in x, int n) { G(int) { if (x[i] > 0.8) return; y[i] = x[i] * x[i]; } }
+K returned_all(out y, in x, int n, int stop) { G(int) { if (stop > 3) return; y[i] = x[i] * x[i]; } }
+K returned_size(out y, in x, size_t n) { G(size_t) { if (x[i] > 0.8) return; y[i] = x[i] * x[i]; } }
+K returned_late(out y, in x, int n) { G(int) { y[i] = x[i] * x[i]; if (y[i] > 0.6) return; } }
+K returned_while(out y, in x, int n) {
+    I; while (i < n) { if (x[i] > 0.8) return; y[i] = x[i] * x[i]; i += gridDim.x * blockDim.x; }
+}
+K broken_off(out y, in x, unsigned n) { G(unsigned) { if (x[i] > 0.8) break; y[i] = x[i] * x[i]; } }
+K continued(out y, in x, int n) { G(int) { if (x[i] > 0.8) continue; y[i] = x[i] * x[i]; } }
+
+// a local array that a loop carries on
+K states(out y, in x, int n, int m) {
+    double S[4] = {0}; H;
+    for (int t = 0; t < m; ++t) { for (int j = 0; j < 4; ++j) S[j] = S[j] * x[t * n + i] + j; y[t * n + i] = S[0] * S[3]; }
+}
+K states_rows(out y, in x, int n, int m) {
+    H; double S[4]; for (int j = 0; j < 4; ++j) S[j] = 1;
+    for (int t = 0; t < m; ++t) { for (int j = 0; j < 4; ++j) S[j] = S[j] * x[i * m + t] + j; y[i * m + t] = S[0] * S[3]; }
+}
+K states_grid(out y, in x, int n, int m) {
+    G(int) {
+        double S[3] = {1, 2, 3};
+        for (int t = 0; t < m; ++t) { for (int j = 0; j < 3; ++j) S[j] = S[j] * x[t * n + i] + j; y[t * n + i] = S[1] * S[2]; }
+    }
+}
+K states_pairs(out y, in x, int n, int m) {
+    H; double S[2][2] = {{1, 2}, {3, 4}};
+    for (int t = 0; t < m; ++t) {
+        for (int j = 0; j < 2; ++j) for (int k = 0; k < 2; ++k) S[j][k] = S[j][k] * x[t * n + i] + k;
+        y[t * n + i] = S[0][1] * S[1][0];
+    }
+}
+K states_kept(out y, in x, int n, int m) {
+    H; double S[4]; for (int j = 0; j < 4; ++j) S[j] = x[j * n + i];
+    for (int t = 0; t < m; ++t) { for (int j = 0; j < 4; ++j) S[j] = S[j] * y[t * n + i]; y[t * n + i] = S[t % 4]; }
+}
+
+// rows that overlap, since a loop goes beyond the start of the next one; a step that hangs on data
+K overlapping(out y, in x, int n, int m) {
+    H; double p = 1; for (int t = 0; t < m; ++t) { p *= 1 - x[i * 4 + t]; if (p < 0.1) break; } y[i] = p;
+}
+K uneven(out y, in x, int n, int m) {
+    H; double p = 1; int t = 0; while (t < m && p > 0.1) { P; if (p < 0.5) t += 2; else t += 1; } y[i] = p;
+}
+"""
+ROWS = ["by_counter", "by_data", "condition", "while_loop", "downwards", "in_twos", "two_exits", "columns"]
+FLAT = ["returned", "returned_all", "returned_size", "returned_late", "returned_while", "broken_off", "continued"]
+STATES = ["states", "states_rows", "states_grid", "states_pairs", "states_kept"]
+KEPT = {**{name: {"p"} for name in ROWS}, **{name: {"S"} for name in STATES}}  # what the reverse of a product, or of a state, has to pop
+
+
+def launch(name: str) -> tuple[api.Kernel, int, int, tuple[Any, ...]]:
+    """A kernel, its geometry and its arguments."""
+    rng, text = np.random.default_rng(0), SOURCE.split(f"K {name}(")[1].split("\nK ")[0]
+    out, row = (M, N) if name in STATES else N, N if name in FLAT else (N, M)
+    numbers = (N,) if name in FLAT else (N, M)
+    given = Duplicated(rng.uniform(0.2, 0.9, out), np.ones(out)), Duplicated(rng.uniform(0.05, 0.9, row))
+    grid = 2 if "G(" in text or "while (i < n)" in text else 5
+    return gpuad.kernel(SOURCE, name), grid, 16, (*given, *numbers, *((0,) if name == "returned_all" else ()))
+
+
+@pytest.mark.parametrize("name", ROWS + FLAT + STATES)
+def test_no_atomics(name: str) -> None:
+    kernel, grid, block, args = launch(name)
+    assert atomics(reverse(kernel, grid, block, args)) == 0
+    call = kernel.bind(grid, block, args, 0, None)
+    body = kernel.reverse_for(api.pattern_of(kernel, call), call).unlaid
+    assert {v.name for s in walk_stmts(body) if isinstance(s, Pop) for v in s.vars} <= KEPT.get(name, set())
+    check(name)
+
+
+@pytest.mark.parametrize("name", ["overlapping", "uneven"])
+def test_atomics_where_threads_meet(name: str) -> None:
+    assert atomics(reverse(*launch(name))) == 1
+    check(name)
+
+
+def check(name: str) -> None:
+    kernel, grid, block, args = launch(name)
+    for executor in EXECUTORS.values():
+        with pipeline.executor_for_tests(executor):
+            check_gradient(kernel, args, grid=grid, block=block, race_check=False)
