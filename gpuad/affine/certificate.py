@@ -67,11 +67,13 @@ def refused(plain: Run, made: Sequence[Run], shadows: Collection[Buffer], zero: 
     return {b: reason for b in shadows if (reason := certificate.reason(b)) is not None}
 
 
-def meeting(run: Run, buffers: Iterable[Buffer], counts: Callable[[Stmt], bool] = lambda _: True) -> dict[Buffer, str]:
+def meeting(
+    run: Run, buffers: Iterable[Buffer], counts: Callable[[Stmt], bool] = lambda _: True, *, by_data: bool = False
+) -> dict[Buffer, str]:
     """Those of the buffers in one element of which two threads of a launch may meet: at least one of them with a write; and why that is
     thought. Threads of several blocks do not meet in shared memory, nor any two in a thread's own. `counts`: which accesses are looked
-    at."""
-    instances = Instances()
+    at; `by_data`: also those at an index that hangs on data, by what guards say of it."""
+    instances = Instances(by_data=by_data)
     effects = instances.effects(run.body, run.shape)
     mine = {b: [e for e in effects if e.buffer == b and counts(e.stmt)] for b in buffers if b.space is not Space.LOCAL}
     layouts = Layouts(instances.graph)

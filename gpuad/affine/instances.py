@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from ..ir import folding
 from ..ir import nodes as ir
 from ..ir.induction import closed_form
-from ..ir.rewrite import bound_in, used_vars, walk_stmts
+from ..ir.rewrite import bound_in, used_vars, walk_stmts, written_in
 from ..ir.types import BOOL, I32, I64, U32, Scalar, Space, value_type
 from .effects import AXES, Dim, Effect, Recurrence, Shape, Substitution, inside
+from .unknowns import Unknowns
 from .values import Graph, Node, addends, is_zero, limits, summands, vanishes
 
 _NOT_ZERO = ("gpuad_used", "gpuad_collected")
@@ -54,12 +55,16 @@ class _Every:
 
 
 class Instances:
-    """Evaluates kernels symbolically in one graph. `recurrences`: by the name in `carried` and `result` nodes; `kept`: what was stored to
-    arrays in which each thread keeps a number for others in the element of its own number, for the kernels that come after; `rough`:
-    numbers that were sampled of values need not be the same where values are."""
+    """Evaluates kernels symbolically in one graph. `by_data`: integers that hang on data become dimensions (`unknowns`).
 
-    def __init__(self) -> None:
+    `recurrences`: by the name in `carried` and `result` nodes; `kept`: what was stored to arrays in which each thread keeps a number for
+    others in the element of its own number, for the kernels that come after; `rough`: numbers that were sampled of values need not be the
+    same where values are.
+    """
+
+    def __init__(self, *, by_data: bool = False) -> None:
         self.graph = Graph()
+        self.unknowns = Unknowns(self.graph) if by_data else None
         self.recurrences: dict[str, Recurrence] = {}
         self.loops: dict[Hashable, int] = {}
         self.kept: dict[ir.Buffer, tuple[Effect, Shape]] = {}
@@ -68,8 +73,9 @@ class Instances:
     def effects(self, body: ir.Block, shape: Shape) -> list[Effect]:
         """The accesses of a kernel's body."""
         walk = Walk(self, shape)
+        walk.changed = {b.element for b in written_in(body) if b.space is Space.GLOBAL}
         walk.block(body)
-        return walk.found
+        return walk.found if self.unknowns is None else [self.unknowns.completed(effect) for effect in walk.found]
 
     def substituted(self, node: Node, mapping: Mapping[str, Node]) -> Node:
         """The node with other nodes for dimensions."""
@@ -81,8 +87,10 @@ class Walk:
 
     def __init__(self, instances: Instances, shape: Shape) -> None:
         self.instances = instances
+        self.unknowns = instances.unknowns
         self.graph = instances.graph
         self.shape = shape
+        self.changed: set[Scalar] = set()  # types of elements that are written
         self.values: dict[ir.Var, Node] = {}
         self.tables: dict[ir.Buffer, _Table] = {}
         self.found: list[Effect] = []
@@ -119,8 +127,14 @@ class Walk:
                 self.loop(stmt)
             case ir.While():
                 self.repeat(stmt)
-            case ir.Pop(vars=variables):
-                self.values.update((v, self.anything(v.type)) for v in variables)
+            case ir.Push(stack=stack, values=values) if self.unknowns is not None:
+                for place, value in enumerate(values):
+                    self.unknowns.pushed.setdefault((stack.uid, place), []).append(self.expr(value))
+            case ir.Pop(stack=stack, vars=variables):
+                found = [self.anything(v.type) for v in variables]
+                if self.unknowns is not None:
+                    found = [self.unknowns.popped(stack.uid, place, value) for place, value in enumerate(found)]
+                self.values.update(zip(variables, found, strict=True))
             case ir.Shuffle(var=var):
                 self.values[var] = self.anything(var.type)
             case _:
@@ -183,7 +197,7 @@ class Walk:
         self.note("read", stmt, element, None, None)
         if buffer in self.instances.kept:
             return self.from_thread(buffer, element)
-        if buffer.space in (Space.LOCAL, Space.SHARED):
+        if buffer.space in (Space.LOCAL, Space.SHARED) or (self.unknowns is not None and buffer.element in self.changed):
             return self.anything(stmt.var.type)
         return self.content(buffer, element)
 
@@ -346,6 +360,8 @@ class Walk:
         self.tables = {b: t for b, t in self.tables.items() if b in tables}
         names = [c.result for c in carried] + outer
         for k, (result, first, after) in enumerate(zip(names, firsts, nexts, strict=True)):
+            if self.unknowns is not None:
+                self.unknowns.carried[name, k] = first, after
             self.values[result] = self.ended(k, dim, first, after, placeholders, result.type, bounds is not None)
         if bounds is not None and index is not None and placeholders:
             start, stop, pace, backward = bounds
@@ -427,6 +443,10 @@ class Walk:
     # --- expressions --------------------------------------------------------------------------------------------------------------
 
     def expr(self, expr: ir.Expr) -> Node:
+        found = self.evaluated(expr)
+        return found if self.unknowns is None else self.unknowns.dimension(found)
+
+    def evaluated(self, expr: ir.Expr) -> Node:
         graph = self.graph
         match expr:
             case ir.Constant(value=v):

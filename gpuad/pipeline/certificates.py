@@ -68,8 +68,12 @@ def conflicting(adjoint: Adjoint, call: Call) -> Reasons:
     if not undecided or not is_installed():
         return dict.fromkeys(undecided, NO_ISLPY)
     try:
+        run = run_of(adjoint, call, adjoint.layout.body)
         with _allowance(adjoint, call).spent():
-            return meeting(run_of(adjoint, call, adjoint.layout.body), undecided)
+            found = meeting(run, undecided)
+        with Allowance().spent():
+            still = meeting(run_of(adjoint, call, adjoint.unlaid), found, by_data=True) if found else {}
+        return {buffer: reason for buffer, reason in found.items() if buffer in still}
     except RecursionError:
         return dict.fromkeys(undecided, _DEEP)
 
