@@ -49,6 +49,8 @@ def from_rows(rows: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
 
 def elements_of(array: Any) -> tuple[Any, int]:
     """The dense memory from the lowest to the highest element of a view, flat, and where in it the first element is."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1), 0
     size = int(array.dtype.itemsize)
     upward = array[(*(slice(None, None, -1 if s < 0 else 1) for s in array.strides), Ellipsis)]
     steps = [s // size * (n - 1) for s, n in zip(array.strides, array.shape, strict=True)]

@@ -30,6 +30,9 @@ from .views import reshape
 def offsets(array: NdArray, key: Any) -> Any:
     """The elements that `array[key]` names, as offsets (int64) in elements from the first, in the shape of the result."""
     library = namespace(array)
+    found = _direct(array, key if type(key) is tuple else (key,)) if library is np else None
+    if found is not None:
+        return found
     total = library.zeros(array.shape, np.int64)[key]
     for axis, (n, step) in enumerate(zip(array.shape, element_strides(array), strict=True)):
         shape = [n if i == axis else 1 for i in range(array.ndim)]
@@ -38,10 +41,46 @@ def offsets(array: NdArray, key: Any) -> Any:
     return library.array(total, order="C")  # of shape () too
 
 
+def _direct(array: NdArray, key: tuple[Any, ...]) -> Any:
+    """The same for a mask of all of an array, and for a whole number for each of its axes; None for other keys, and those out of bounds."""
+    if not key or not all(type(part) is np.ndarray for part in key):
+        return None
+    (mask, *_) = key
+    if mask.dtype == bool:
+        return np.flatnonzero(mask) if mask.shape == array.shape and array.ndim and array.flags.c_contiguous else None
+    if len(key) != array.ndim or not all(part.dtype.kind in "iu" and part.size for part in key):
+        return None
+    total = None
+    for part, n, step in zip(key, array.shape, element_strides(array), strict=True):
+        low, high = int(part.min()), int(part.max())
+        if low < -n or high >= n:
+            return None
+        places = np.array(part, np.int64, order="C")
+        if low < 0:
+            places[places < 0] += n
+        places = places if step == 1 else np.multiply(places, step, out=places)
+        total = places if total is None else total + places
+    return total
+
+
+def _are_distinct(where: Any, key: Any) -> bool:
+    """Whether no element is named twice."""
+    if getattr(getattr(key, "dtype", None), "kind", "") == "b":
+        return True
+    library = namespace(where)
+    low = int(where.min())
+    span = int(where.max()) - low + 1
+    if span > 16 * where.size + 4096:
+        return int(library.unique(where).size) == int(where.size)
+    seen = library.zeros(span, bool)
+    seen[where - low if low else where] = True
+    return int(library.count_nonzero(seen)) == int(where.size)
+
+
 def place_of_elements(array: NdArray, where: Any) -> tuple[Any, Any]:
     """The dense memory behind a view, and places in it."""
     flat, first = elements_of(array)
-    return flat, where + first
+    return flat, where + first if first else where
 
 
 def _take_reverse(dx: Any, dy: Any, where: Any) -> None:
@@ -58,7 +97,10 @@ def _take_reverse_in_order(dx: Any, dy: Any, where: Any) -> None:
 @rule(reads=("x",), overwrites=("y",), reverse=_take_reverse)
 def _take(x: Any, y: Any, where: Any) -> None:
     memory, places = place_of_elements(x, where)
-    y[...] = memory[places]
+    if isinstance(y, np.ndarray) and y.dtype == memory.dtype and y.flags.c_contiguous:
+        np.take(memory, places, out=y, mode="clip")  # which are all there: nothing is looked at once more, nor copied
+    else:
+        y[...] = memory[places]
 
 
 _take.deterministic = _take_reverse_in_order
@@ -91,6 +133,8 @@ def _add(x: Any, v: Any, where: Any) -> None:
 
 def add_at(memory: Any, places: Any, values: Any) -> None:
     """Adds values at places that may repeat: one after the other on a CPU, in no order on a GPU."""
+    if values.shape == places.shape:  # of one axis it is many times as fast
+        places, values = places.reshape(-1), values.reshape(-1)
     library_of(memory).add.at(memory, places, values)
 
 
@@ -162,7 +206,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     """`x[key] = value` with index arrays or masks. LaunchError where an element is named twice: what stays is undefined."""
     check_recorded("indexing with arrays", (x, value))
     where = offsets(primal_of(x), _plain_key(key))
-    _write(_put, x, where, value)
+    _write(_put, x, where, value, key)
 
 
 @by_content
@@ -185,12 +229,12 @@ def scatter_add(x: Any, key: Any, values: Any) -> None:
     _write(_add, x, offsets(array_of("scatter_add", x), _plain_key(key)), values)
 
 
-def _write(rule_: Any, x: Any, where: Any, value: Any) -> None:
+def _write(rule_: Any, x: Any, where: Any, value: Any, key: Any = None) -> None:
     primal = primal_of(x)
     refuse_repeated(primal, rule_.name.strip("_"))
     if not where.size:
         return
-    if rule_ is _put and int(namespace(primal).unique(where).size) != where.size:
+    if rule_ is _put and not _are_distinct(where, key):
         raise LaunchError(
             "an element is set twice by an index array: what stays is undefined, and so is the gradient. Use gpuad.ops.scatter_add to sum, "
             "or make the indices unique. Nothing was run."

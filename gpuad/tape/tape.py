@@ -51,6 +51,8 @@ from .memory.made_arrays import MadeArrays
 from .memory.memory_log import Kind, MemoryLog, What
 from .memory.staging import Staging
 from .memory.streams import Streams
+from .memory.temporaries import Made
+from .memory.versions import Allocation
 from .record.checkpoint_extraction import write_early
 from .record.known_calls import line_of, place_of, user_frame
 from .record.launch_recording import LaunchRecording
@@ -195,6 +197,7 @@ class Tape(LaunchRecording):
         self.reversals.forget()
         self.assembled = 0
         self._watch: Watch | None = None
+        self._unmarked: dict[int, Allocation] = {}
 
     __exit__ = Exit()
 
@@ -300,8 +303,16 @@ class Tape(LaunchRecording):
         self.assembled = 0
         self.transient.reset()
         self._seconds = perf_counter() - self._begun if again else math.nan  # a program that is new is compiled, too
-        self._watch = Watch.of(self.within.watched(), self._portion)
+        watched = self.within.watched()
+        self._unmarked = {a.address: a for a in watched if self.made.is_alone(a.address)}  # which nobody can change unless he is lent it
+        self._watch = Watch.of((a for a in watched if a.address not in self._unmarked), self._portion)
         self.state = RECORDED
+
+    def lending(self, made: Made) -> None:
+        """Somebody is about to have an array that an operation made. Of a recording that is complete it is marked before."""
+        known = self._unmarked.pop(address(made.array), None)
+        if known is not None and self._watch is not None and self.state.is_recorded:
+            self._watch = Watch((*self._watch.marks, *Watch.of((known,), self._portion).marks))
 
     @property
     def first(self) -> bool:
@@ -412,7 +423,7 @@ class Tape(LaunchRecording):
         if self.restore:
             self.made.staging.store_written()
         self.store.refuse_unfit(self.allocations, "Shadows are undefined.")
-        self.assembled = plan.assembled
+        self.assembled, self.made.zeroed = plan.assembled, plan.zeroed
         self.state = REVERSED
         self.memory.tell(What.reversed)
 
@@ -460,7 +471,7 @@ class Tape(LaunchRecording):
 
     def _use_up(self) -> object:
         """The tape's memory is about to be used by a graph; gives a token of this use."""
-        self.state, self._lease = USED_UP, object()
+        self.state, self._lease, self.made.zeroed = USED_UP, object(), frozenset()
         return self._lease
 
     def _used_by(self) -> object:

@@ -254,3 +254,55 @@ def test_an_error_within_a_known_program() -> None:
     loss = fit.run(1.25)
     assert np.allclose(fit.dx, fit.expected(1.25)[1], rtol=1e-13) and np.isclose(float(loss.primal), fit.expected(1.25)[0], rtol=1e-14)
     assert np.array_equal(rest.primal, kept)
+
+
+def test_shadows_that_others_have_begin_with_zeros() -> None:
+    """What a reversal leaves is zeros; but who has ever had the shadow may write it at any time: the caller, and another tape."""
+    x, tape = Duplicated(np.arange(1.0, 1.0 + N)), Tape()
+    had: list[Any] = []
+    for turn in range(6):
+        x.shadow[...] = 0
+        with tape:
+            y = x * 2.0
+            loss = ops.sum(y * y)
+        if turn == 2:
+            had.append(y)
+        tape.reverse({loss: 1.0})
+        np.testing.assert_array_equal(x.shadow, 8 * x.primal)
+        if turn == 3:
+            with Tape() as other:
+                total = ops.sum(y * 3.0)
+            other.reverse({total: 1.0})
+        for pair in had:
+            pair.shadow[...] = 7.0
+
+
+def test_an_array_that_is_lent_after_the_block_is_looked_at() -> None:
+    """What nobody has is not marked at the end of a recording; it is before somebody gets it."""
+    x, tape = Duplicated(np.arange(1.0, 1.0 + N)), Tape()
+    for turn in range(5):
+        x.shadow[...] = 0
+        with tape:
+            y = ops.exp(x * 0.5)
+            loss = ops.sum(y * y)
+        if turn == 4:
+            y.primal[...] = 0
+            with pytest.raises(TapeError, match="was changed between the recording and the reverse"):
+                tape.reverse({loss: 1.0})
+            return
+        assert float(y.primal[0]) == np.exp(0.5 * x.primal[0])
+        tape.reverse({loss: 1.0})
+        np.testing.assert_allclose(x.shadow, np.exp(x.primal))
+
+
+def test_an_array_that_another_tape_writes_is_looked_at() -> None:
+    x, tape = Duplicated(np.arange(1.0, 1.0 + N)), Tape()
+    for turn in range(4):
+        with tape:
+            y = ops.exp(x)
+            loss = ops.sum(y * y)
+        if turn == 3:
+            with Tape():
+                ops.multiply(y, 0.0, out=y)
+            with pytest.raises(TapeError, match="was changed between the recording and the reverse"):
+                tape.reverse({loss: 1.0})

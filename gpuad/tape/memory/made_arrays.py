@@ -48,6 +48,7 @@ class MadeArrays:
         self.staging.written = {}
         self.arrays = {}
         self.shadows: dict[int, Any] = {}
+        self.zeroed: frozenset[int] = frozenset()  # the addresses of those that the last reversal has left all zeros
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
 
     @property
@@ -144,9 +145,16 @@ class MadeArrays:
             for made in self.arrays.values():
                 if made.handles or made.apart:
                     self.part(made, executor)
-        for root in self.shadows.values():
-            root.fill(0)
+        zeroed, self.zeroed = self.zeroed, frozenset()
+        for where, root in self.shadows.items():
+            if where not in zeroed or self.arrays[self._owners[where]].looked:
+                root.fill(0)
         return ""
+
+    def is_alone(self, where: int) -> bool:
+        """Whether an operation made the array at an address, and nobody else has it."""
+        made = self.arrays.get(where)
+        return made is not None and not made.apart and not made.is_handed_out
 
     def spare(self, shape: tuple[int, ...], dtype: Any, active: bool, stream: Any, pairings: Shadows) -> Made | None:
         """An array that is not held any more, whose memory can be that of a new one on this stream. It has the shadow that the new one is

@@ -17,6 +17,7 @@ import numpy as np
 from ...arguments.annotations import Duplicated
 from ...arguments.arrays import address
 from ...arguments.deferred_clearing import DeferredClearing
+from ...arguments.recorder import current
 from ...runtime.array_types import NdArray
 from ...runtime.base import Executor
 from .buffers import Buffer
@@ -73,9 +74,13 @@ class Made:
     """An array, not of size 0, that an operation made within the tape `owner`, at the user's line `where`. `pair`: the array with its
     shadow, as that tape knows it, which `shadow` makes when it is first needed; `stream`: on which the array was made last, `source`: on
     which its memory was, None where there are none. `apart`: whether others are given memory of their own; `memory`: the
-    array's, as a buffer for that; `whole`: all of it, as handles see it."""
+    array's, as a buffer for that; `whole`: all of it, as handles see it; `looked`: whether others than the tape have ever come to its
+    shadow, who may write it at any time."""
 
-    __slots__ = ("_shared", "_view", "_views", "apart", "array", "handles", "memory", "owner", "pair", "source", "stream", "where", "whole")
+    __slots__ = (
+        "_shared", "_view", "_views", "apart", "array", "handles", "looked", "memory", "owner", "pair", "source", "stream", "where",
+        "whole",
+    )  # fmt: skip
 
     def __init__(self, array: NdArray, shadow: Callable[[Any], Any], owner: Any, stream: Any, where: str) -> None:
         self.array, self.owner, self.where = array, owner, where
@@ -83,7 +88,7 @@ class Made:
         self.pair._make = lambda: shadow(array)
         self.whole = Seen((), array, self.pair)
         self.source = self.stream = stream
-        self.apart, self.memory = False, Buffer.of(array)
+        self.apart, self.looked, self.memory = False, False, Buffer.of(array)
         self.handles: list[Callable[[], Any]] = []
         self._views: dict[tuple[Any, ...], Duplicated] = {}
         self._shared: Callable[[], Any] = _nobody
@@ -93,6 +98,7 @@ class Made:
         """A view of the array for others to have: the same one as long as they have it."""
         view = self._view()
         if view is None:
+            self.owner.lending(self)
             behind = self._shared() or _Shared(self.array if not self.apart else self._copied_apart())
             view = behind.view()
             self._shared, self._view = weakref.ref(behind), weakref.ref(view)
@@ -157,11 +163,12 @@ class Temporary(Duplicated):
     """A handle: the pair that a caller has of an array that an operation made, or a view of such a pair. Once it has parted it is a pair
     like any other."""
 
-    __slots__ = ("_arriving", "_made_by", "_seen")
+    __slots__ = ("_arriving", "_made_by", "_maker", "_seen")
 
     def __init__(self, made: Made, seen: Seen | None = None) -> None:
         self._seen = made.whole if seen is None else seen
-        self._made_by: Made | None = made
+        self._maker = made
+        self._made_by: Made | None = made  # None once it has parted
         self._arriving: Any = None  # a mark in a stream: until it is reached, the copy that it stands for is not there
         self._primal = self._seen.primal  # what `Duplicated` sets, of an array that needs no look
         self._shadow = self._make = self._of = self._deferred = None
@@ -183,18 +190,20 @@ class Temporary(Duplicated):
 
     @property
     def own_primal(self) -> Any:
-        """The array, for code that does not let the caller have it."""
-        return self._primal if self._made_by is not None else self.primal
+        """The array, for code of its tape, which does not let the caller have it."""
+        return self._primal if self._made_by is not None and self._made_by.owner is current.get() else self.primal
 
     @property
     def shadow(self) -> NdArray:
         """The shadow array."""
-        self._deferred = self._deferred or DeferredClearing()
+        self._deferred, self._maker.looked = self._deferred or DeferredClearing(), True
         return super().shadow
 
     @property
     def own_shadow(self) -> Any:
         """The shadow, for code that does not let the caller see it."""
+        if self._maker.owner is not current.get():
+            self._maker.looked = True
         return self.inner.own_shadow if self._made_by is not None else super().own_shadow
 
     @property

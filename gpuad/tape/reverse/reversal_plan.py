@@ -67,7 +67,8 @@ class Plan:
     operation's number; `placed`: shadows whose seeds it reads or copies itself; `again`: what does the same with fewer calls, for a program
     that comes again, and, once they have been looked for (`joined`), with fewer launches. `begins`: elements that it takes for zero at the
     start, whatever they hold; `owed`: those that the caller has not seen, which are not cleared at the end; `deferred`: all shadows of the
-    program that may owe something when it begins; `unused`: why all that it leads to is zero, if it is (`reaching`)."""
+    program that may owe something when it begins; `unused`: why all that it leads to is zero, if it is (`reaching`); `zeroed`: the
+    addresses of shadows of temporaries that are all zeros after it."""
 
     actions: tuple[Action, ...]
     names: tuple[str, ...]
@@ -79,6 +80,7 @@ class Plan:
     owed: tuple[Owed, ...] = ()
     deferred: tuple[DeferredClearing, ...] = ()
     unused: str = ""
+    zeroed: frozenset[int] = frozenset()
     runs: int = 0
     again: tuple[Action, ...] = ()
     joined: bool = False
@@ -179,6 +181,9 @@ class Reversal:
         owners += [_END] * (len(actions) - len(owners))
         names, places = tuple(n for n, _ in owners), tuple(w for _, w in owners)
         plan = Plan(actions, names, places, assembled, scratch, placed, begins, owed, tuple(deferred.values()))
+        if seeds is not None:
+            cleared = {where_of(root): region for root, region in last.cleared}
+            plan.zeroed = frozenset(address(root) for root in temporaries if cleared.get(where_of(root), EMPTY).nbytes == int(root.size))
         plan.joined = scripted is not None  # what runs again is the same launch with the same bits
         plan.first = perf_counter() - begin
         return plan
