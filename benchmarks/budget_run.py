@@ -17,6 +17,7 @@ import numpy as np
 import gpuad
 from gpuad import BudgetError, Duplicated
 from gpuad.budget import extra_steps
+from gpuad.tape.facade import recording_of
 
 from . import resident
 from .budget_peers import clock, start
@@ -94,14 +95,14 @@ def measured(problem: str, n: int, steps: int, budget: int | None) -> Row:
         loop.run()
     except BudgetError as refused:
         return {"budget": budget, "refused": f"at least {refused.smallest} bytes"}
-    first = loop.tape.memory.most
+    first = recording_of(loop.tape).memory.most
     loop.run()
     times, peak = clock(loop.run, 2), resident.peak()
     outlook = loop.tape.plan() if budget is not None else loop.tape.plan(1 << 60)
     predicted = outlook.peak if budget is not None else loop.tape.held().peak
     checkpoints = outlook.checkpoints
     return {
-        "budget": budget, "bytes": loop.tape.memory.total, "first recording": first, "predicted": predicted,
+        "budget": budget, "bytes": recording_of(loop.tape).memory.total, "first recording": first, "predicted": predicted,
         "resident": peak - before, "predicted resident": predicted + outlook.records, "reruns": outlook.reruns, "checkpoints": checkpoints,
         "binomial": extra_steps(steps, checkpoints) if checkpoints else 0, "gradient": loop.digest(), "sums": loop.sums(), **times,
     }  # fmt: skip

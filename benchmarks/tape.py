@@ -24,6 +24,7 @@ import gpuad
 from gpuad import Duplicated
 from gpuad.pipeline import executor_of
 from gpuad.runtime.base import Memory
+from gpuad.tape.facade import recording_of
 
 from . import records
 
@@ -170,10 +171,10 @@ def watch(sizes: tuple[int, ...] = (1 << 20, 1 << 24, 1 << 27)) -> dict[int, flo
         tape = gpuad.Tape()
         with tape:
             launch(y, x, 0.1, n)
-        assert tape._watch is not None
+        assert recording_of(tape)._watch is not None
         begin = time.perf_counter()
-        type(tape._watch).of(tape.allocations.values(), False)
-        tape._watch.check()
+        type(recording_of(tape)._watch).of(recording_of(tape).allocations.values(), False)
+        recording_of(tape)._watch.check()
         found[nbytes] = (time.perf_counter() - begin) * 1e3
     return found
 

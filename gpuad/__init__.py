@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .namespaces.tracing import trace, value_and_grad
     from .pipeline import deterministic
     from .profiling import profile
+    from .tape.facade import Tape
     from .tape.rules import rule
-    from .tape.tape import Tape
 
 __version__ = "0.1.0"
 
@@ -81,7 +81,7 @@ _HOMES = {
     ".pipeline": ("deterministic",),
     ".profiling": ("profile",),
     ".tape.rules": ("rule",),
-    ".tape.tape": ("Tape",),
+    ".tape.facade": ("Tape",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -16,6 +16,7 @@ import gpuad
 from gpuad import Active, BatchDuplicated, Duplicated
 from gpuad.errors import LaunchError, TapeError
 from gpuad.program.ir.region import lattice, span
+from gpuad.tape.facade import recording_of
 from gpuad.tape.memory.change_detection import mark
 from gpuad.tape.memory.versions import Allocation
 from gpuad.tools.cases import kernel_folder
@@ -375,7 +376,7 @@ def arrays_made_again(cupy: Any) -> None:
             X.primal.fill(0.5 + turn / 16)
             X.shadow.fill(0)
             with tape:
-                known.append(tape.cursor.expected is not None)
+                known.append(recording_of(tape).cursor.expected is not None)
                 k(-(-n // 128), 128, (X, n))
                 rest = X - aim
                 k(-(-n // 128), 128, (rest, n))

@@ -24,7 +24,7 @@ from ..pipeline import in_fixed_point
 from ..program.ir.region import of_array
 from ..runtime.tensor_versions import count_writes
 from ..tape.record.recorded_rule import Ruled
-from ..tape.tape import Tape
+from ..tape.tape import ProgramRecording
 from . import operations
 from .agreement import Agreement, number_of
 from .linear import Shape
@@ -63,7 +63,7 @@ class Session:
         self._replicated: list[tuple[Ranks, Duplicated]] = []
 
     @classmethod
-    def of(cls, tape: Tape, comm: Ranks) -> Session:
+    def of(cls, tape: ProgramRecording, comm: Ranks) -> Session:
         """The session of the recording that goes on, in which a communicator is used."""
         session = tape.joint
         if not isinstance(session, Session):
@@ -99,7 +99,9 @@ class Session:
             comm.watch.tell(error)
 
     @contextmanager
-    def reversing(self, tape: Tape, seeds: Mapping[Any, Any] | None, seed_rank: int | str | None) -> Iterator[Mapping[Any, Any] | None]:
+    def reversing(
+        self, tape: ProgramRecording, seeds: Mapping[Any, Any] | None, seed_rank: int | str | None
+    ) -> Iterator[Mapping[Any, Any] | None]:
         """Around a reversal; gives the seeds of this rank."""
         comms = [self.used[k] for k in sorted(self.used)]
         try:
@@ -114,7 +116,7 @@ class Session:
             self.failed(error)
             raise
 
-    def captured(self, tape: Tape, seeds: Mapping[Any, Any] | None, seed_rank: int | str | None) -> Mapping[Any, Any] | None:
+    def captured(self, tape: ProgramRecording, seeds: Mapping[Any, Any] | None, seed_rank: int | str | None) -> Mapping[Any, Any] | None:
         """The seeds of this rank for a graph."""
         if self._replicated:
             raise TapeError("a graph does not sum the shadows of replicated arrays: Bcast them in the program, or reverse the tape itself")
@@ -125,7 +127,7 @@ class Session:
 
     # --- agreeing ------------------------------------------------------------------------------------------------------------------------
 
-    def _agreed(self, tape: Tape, comms: Sequence[Ranks], seeds: Any, seed_rank: int | str | None) -> Any:
+    def _agreed(self, tape: ProgramRecording, comms: Sequence[Ranks], seeds: Any, seed_rank: int | str | None) -> Any:
         recorded = [(op.rule, op.values["what"]) for op in tape.operations if isinstance(op, Ruled) and isinstance(op.rule, Joint)]
         calls = [_call(rule, what) for rule, what in recorded if rule is not operations.SENT]  # which Isend has told already
         budget = tape.within.given
@@ -212,7 +214,7 @@ class Session:
     # --- replicated arrays ---------------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _summed(self, tape: Tape) -> Iterator[None]:
+    def _summed(self, tape: ProgramRecording) -> Iterator[None]:
         """Around a reversal: what it adds to the shadows of replicated arrays is summed over the ranks at its end."""
         pairs = [(comm, pair) for comm, pair in self._replicated]
         for _, pair in pairs:

@@ -14,7 +14,7 @@ from ..arguments.recorder import unrecorded
 from ..errors import LaunchError, UnsupportedError
 from ..ir.dtypes import is_half
 from ..runtime.array_types import Extents, NdArray
-from ..tape.tape import Tape
+from ..tape.facade import Tape, recording_of
 
 Program = Callable[..., Any]
 
@@ -44,7 +44,7 @@ class Session:
             if seed is None or not seed.size:
                 continue
             whole = seed.astype("float32") if is_half(seed.dtype) else seed
-            if not self.tape.has_met(pair):
+            if not recording_of(self.tape).has_met(pair):
                 still.append((pair, whole))
             else:
                 merged[pair] = merged[pair] + whole if pair in merged else whole

@@ -22,7 +22,7 @@ from ..arguments.arrays import as_array, is_array
 from ..arguments.recorder import current
 from ..errors import ArgumentTypeError, ArgumentValueError, TapeError
 from ..public_calls import called, index, public, show
-from ..tape.tape import Tape
+from ..tape.facade import Tape
 from .making import carries
 from .names import Namespace, replacement
 

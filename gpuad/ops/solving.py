@@ -21,8 +21,8 @@ from ..arguments.annotations import Active, Const, Duplicated
 from ..arguments.recorder import unrecorded
 from ..errors import ArgumentTypeError, ArgumentValueError, ConvergenceError, UnsupportedError
 from ..public_calls import brief, show
+from ..tape.facade import Tape
 from ..tape.rules import rule
-from ..tape.tape import Tape
 from .adjoints import add_to, library_of
 from .elementwise import check_recorded
 from .krylov import Solution, cg, gmres

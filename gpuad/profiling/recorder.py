@@ -17,7 +17,7 @@ from ..errors import GpuadError, TapeError, UnknownNameError
 from ..public_calls import positive, public
 from ..tape.budget.holding import Holding
 from ..tape.memory.memory_log import Event, Kind, What, listeners
-from ..tape.tape import Tape
+from ..tape.tape import ProgramRecording
 from .device import Neighbourhood
 from .records import Level, Program, Round, Supposed
 from .report import Profile
@@ -31,7 +31,7 @@ _MANY = 3000  # operations, up to which it is looked at what is held within them
 class _Followed:
     """A tape: its number, the round that is going on, and what is known of its program. `outline`: what that was read off."""
 
-    tape: weakref.ref[Tape]
+    tape: weakref.ref[ProgramRecording]
     number: int
     held: dict[Kind, int]
     began: float = 0.0
@@ -51,7 +51,7 @@ class Recorder:
     programs: dict[int, Program] = field(default_factory=dict)
     cost: float = 0.0
 
-    def __call__(self, event: Event, tape: Tape) -> None:
+    def __call__(self, event: Event, tape: ProgramRecording) -> None:
         """Notes an event."""
         one = self._follow(event, tape)
         if event.kind is not None:
@@ -74,14 +74,14 @@ class Recorder:
                 one.recorded = None
         self.cost += perf_counter() - begin
 
-    def _follow(self, event: Event, tape: Tape) -> _Followed:
+    def _follow(self, event: Event, tape: ProgramRecording) -> _Followed:
         one = self.followed.get(id(tape))
         if one is None or one.tape() is not tape:
             one = self.followed[id(tape)] = _Followed(weakref.ref(tape), len(self.followed) + 1, {}, event.seconds)
             self.levels += [Level(event.seconds, one.number, kind, n) for kind, n in tape.memory.held.items() if n]
         return one
 
-    def _program(self, one: _Followed, tape: Tape) -> Program:
+    def _program(self, one: _Followed, tape: ProgramRecording) -> Program:
         """What is recorded, read off once for each program that is new."""
         outline = tape.outline
         if one.program is None or one.outline != outline:
@@ -90,7 +90,7 @@ class Recorder:
             one.program = found if one.program is None or found.holding != one.program.holding else one.program
         return one.program
 
-    def _close(self, one: _Followed, tape: Tape) -> None:
+    def _close(self, one: _Followed, tape: ProgramRecording) -> None:
         """A recording that was not reversed."""
         if one.recorded is not None:
             self.rounds.append(Round(self._program(one, tape), one.began, one.recorded))
@@ -108,7 +108,7 @@ class Recorder:
         return tuple(replace(r, program=told.get(id(r.program), r.program)) for r in self.rounds)
 
 
-def _completed(program: Program, tape: Tape) -> Program:
+def _completed(program: Program, tape: ProgramRecording) -> Program:
     """With what only the tape can say."""
     held = tape.held_by_caller()
     try:
@@ -119,7 +119,7 @@ def _completed(program: Program, tape: Tape) -> Program:
     return replace(program, held_by_caller=held, supposed=tuple(Supposed(p, _held(tape, p.budget) if looks else None) for p in points))
 
 
-def _held(tape: Tape, budget: int) -> Holding | None:
+def _held(tape: ProgramRecording, budget: int) -> Holding | None:
     try:
         found: Holding = tape.held(budget)
         return found

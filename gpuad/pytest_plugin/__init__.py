@@ -16,7 +16,7 @@ from ..errors import GpuadError
 from .options import asked_for, configured_by, is_on, requires_gpu, settings_of
 
 if TYPE_CHECKING:
-    from ..tape.tape import Tape
+    from ..tape.facade import Tape
     from .fixtures import Device
 
 MARKERS = (

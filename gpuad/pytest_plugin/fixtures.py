@@ -12,7 +12,7 @@ import pytest
 
 from ..arguments.recorder import current
 from ..pipeline.modes import deterministic
-from ..tape.tape import Tape
+from ..tape.facade import Tape, recording_of
 from ..testing.memory import memory
 from ..tools.devices import DeviceError, free_device
 from ..tools.settings import Settings, size_in_bytes
@@ -48,12 +48,13 @@ def device(kind: str, settings: Settings, required: bool) -> Device:
 def checked_tape(request: pytest.FixtureRequest) -> Iterator[Tape]:
     """A tape, and a look at what it and the test leave behind."""
     tape = Tape()
+    inside = recording_of(tape)
     with memory() as used:
         yield tape
-        recording = current.get() is tape
+        recording = current.get() is inside
         if recording:
-            tape.left(RuntimeError, RuntimeError("the test has ended"))
-        vars(tape).clear()  # it is not to be used any more, and whatever still holds it holds nothing
+            inside.left(RuntimeError, RuntimeError("the test has ended"))
+        vars(inside).clear()  # it is not to be used any more, and whatever still holds it holds nothing
     if recording:
         pytest.fail("the tape was still recording at the end of the test: leave its block", pytrace=False)
     if used.left > _LEFT:

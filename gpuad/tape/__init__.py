@@ -7,7 +7,8 @@ program as it ran, or an error comes before a shadow is touched.
 
 What happens, in this order:
 
-1. **Entering** (`tape.Tape`, `blocks`): the program of the last time is expected again, or the recording begins anew.
+1. **Entering** (`facade.Tape`, which users hold, over `tape.ProgramRecording`; `blocks`): the program of the last time is expected again,
+   or the recording begins anew.
 2. **Record** (`record/`): a call is bound and judged by the memory behind its arguments (`launch_recording`, `rule_calls`,
    `operation_recording`); it becomes an operation with its effects (`recorded_launch`, `recorded_rule`). Before it runs, what it is about
    to overwrite, and an adjoint needs, is saved: copied, or as a few values that the adjoint makes of it (`recording`, `checkpoints`). What

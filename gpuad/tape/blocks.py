@@ -30,6 +30,13 @@ class Entered(Protocol):
         """A block has ended without a word."""
 
 
+class Facade(Protocol):
+    """What a `with` statement is given: the object that its user holds, over the one that is entered."""
+
+    @property
+    def _recording(self) -> Entered: ...
+
+
 Block = partial[None]  # of `left`: what a `with` statement calls at the end of its block, which it holds until then
 
 
@@ -39,17 +46,18 @@ class Exit:
     @overload
     def __get__(self, tape: None, owner: type) -> Exit: ...
     @overload
-    def __get__(self, tape: Entered, owner: type) -> Block: ...
-    def __get__(self, tape: Entered | None, owner: type) -> Exit | Block:
+    def __get__(self, tape: Facade, owner: type) -> Block: ...
+    def __get__(self, tape: Facade | None, owner: type) -> Exit | Block:
         if tape is None:
             return self
-        block = Block(tape.left)
-        tape.opening = weakref.ref(block, partial(_lost, weakref.ref(tape)))
+        entered = tape._recording
+        block = Block(entered.left)
+        entered.opening = weakref.ref(block, partial(_lost, weakref.ref(entered)))
         return block
 
-    def __call__(self, tape: Entered, kind: Any, error: Any, trace: Any) -> None:
-        """For who looks it up in the class, such as an ExitStack."""
-        tape.left(kind, error, trace)
+    def __call__(self, tape: Facade, kind: Any, error: Any, trace: Any) -> None:
+        """Ends the block, for who looks `__exit__` up in the class, such as an ExitStack."""
+        tape._recording.left(kind, error, trace)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,9 @@ from ..budget import bytes_of, shown
 from ..errors import ArgumentTypeError, ArgumentValueError, TapeError
 from ..public_calls import public, show
 from ..tape.array_names import array_names
+from ..tape.facade import Tape, recording_of
 from ..tape.record.known_calls import user_frame
-from ..tape.tape import Tape
+from ..tape.tape import ProgramRecording
 
 _PER = re.compile(r"\s*(?P<amount>.*?)\s+per\s+(?:cell|element)\s+of\s+(?P<name>\S+?)(?P<each>\s+(?:and|per)\s+operation)?\s*")
 
@@ -31,13 +32,13 @@ def assert_memory(tape: Tape, *, peak: int | str | None = None, saved: int | str
         raise ArgumentTypeError(f"`tape` is a gpuad.Tape, not {show(tape)}.")
     found = []
     for what, limit, taken in (("peak", peak, tape.peak_bytes), ("saved", saved, tape.stats.saved_bytes)):
-        if limit is not None and taken > (most := _most(tape, what, limit)):
+        if limit is not None and taken > (most := _most(recording_of(tape), what, limit)):
             found.append(f"{what}: {shown(taken)}, of {shown(most)} allowed ({limit})")
     if found:
         raise AssertionError("\n".join([*found, "", str(tape.explain()), "", *_holders(tape)]))
 
 
-def _most(tape: Tape, what: str, limit: int | str) -> int:
+def _most(tape: ProgramRecording, what: str, limit: int | str) -> int:
     per = _PER.fullmatch(limit) if isinstance(limit, str) else None
     if per is None:
         try:
@@ -52,14 +53,14 @@ def _most(tape: Tape, what: str, limit: int | str) -> int:
     return bytes_of(per["amount"], _nothing_free) * _elements(tape, known[per["name"]]) * times
 
 
-def _elements(tape: Tape, where: int) -> int:
+def _elements(tape: ProgramRecording, where: int) -> int:
     """Elements of an allocation, of the type under which it is used."""
     sizes = [p.size for p in tape.shadows.by_primal.get(where, ())]
     root = tape.allocations[where].root
     return int(root.nbytes) // (sizes[0] if sizes else _itemsize(tape, where))
 
 
-def _itemsize(tape: Tape, where: int) -> int:
+def _itemsize(tape: ProgramRecording, where: int) -> int:
     for operation in tape.operations:
         arguments = getattr(getattr(operation, "call", None), "bound", None)
         for use in operation.effects.writes:

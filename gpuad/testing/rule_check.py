@@ -29,10 +29,10 @@ from ..arguments.arrays import namespace
 from ..errors import ArgumentTypeError, GpuadError
 from ..ir.dtypes import is_real
 from ..public_calls import positive, public, show, whole
+from ..tape.facade import Tape
 from ..tape.record.rule_calls import check_listed
 from ..tape.record.rule_checks import is_constant, mapped
 from ..tape.rules import Rule
-from ..tape.tape import Tape
 from .reports import PRECISIONS, Check, Precision, Report
 
 Vector = dict[str, Any]  # host arrays by the name of the parameter

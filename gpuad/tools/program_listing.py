@@ -18,7 +18,7 @@ from ..tape.memory.memory_log import Event, What, listeners
 from ..tape.read_program import program_of
 from ..tape.read_script import script_of
 from ..tape.record.known_calls import user_frame
-from ..tape.tape import Tape
+from ..tape.tape import ProgramRecording
 from .scripts import compiled, executed
 
 
@@ -41,7 +41,7 @@ class _Followed:
     its arrays, how many `rounds` have been, and their outline."""
 
     number: int
-    pending: Tape | None = None
+    pending: ProgramRecording | None = None
     names: Mapping[int, str] = field(default_factory=dict)
     rounds: int = 0
     outline: object = None
@@ -53,9 +53,9 @@ class Listener:
 
     def __init__(self) -> None:
         self.followed: dict[int, _Followed] = {}
-        self._alive: list[Tape] = []  # so that no other has its id
+        self._alive: list[ProgramRecording] = []  # so that no other has its id
 
-    def __call__(self, event: Event, tape: Tape) -> None:
+    def __call__(self, event: Event, tape: ProgramRecording) -> None:
         if event.what not in (What.began, What.recorded, What.reversed, What.failed):
             return
         one = self.followed.get(id(tape))

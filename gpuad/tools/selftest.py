@@ -22,7 +22,7 @@ import numpy as np
 from .. import api
 from ..arguments.annotations import Duplicated
 from ..runtime.disk_cache import VARIABLE
-from ..tape.tape import Tape
+from ..tape.facade import Tape
 from ..testing import check_gradient
 from . import doctor
 

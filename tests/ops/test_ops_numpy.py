@@ -14,6 +14,7 @@ import pytest
 
 import gpuad
 from gpuad import Active, Const, Duplicated, ShadowError, Tape, TapeError, UnsupportedError, ops
+from gpuad.tape.facade import recording_of
 
 Program = Callable[..., Any]
 
@@ -48,12 +49,12 @@ def check(program: Program, plain: Program, *arrays: Any, h: float = 1e-6, toler
             with tape:
                 value = program(*pairs)
             assert value.primal.shape == expected.shape and value.primal.dtype == expected.dtype
-            if not tape.restore:
+            if not recording_of(tape).restore:
                 np.testing.assert_allclose(value.primal, expected, rtol=1e-12, atol=1e-13)
             tape.reverse({value: weights})
             found = sum(inner(p.shadow, d) for p, d in zip(pairs, directions, strict=True))
             assert found == pytest.approx(slope, rel=tolerance, abs=tolerance), (found, slope)
-            if tape.restore:
+            if recording_of(tape).restore:
                 for pair, array in zip(pairs, arrays, strict=True):
                     np.testing.assert_array_equal(pair.primal, array)
     return tapes[0]

@@ -16,6 +16,7 @@ import gpuad
 from gpuad import Active, Duplicated, stop_gradient
 from gpuad.program.ir import script
 from gpuad.program.ir.program import Allocate, LaunchOp
+from gpuad.tape.facade import recording_of
 from gpuad.tape.memory.memory_log import listeners
 from gpuad.tools.demo import gray_scott, wave
 from gpuad.tools.program_listing import Listener, Listing, printed
@@ -282,7 +283,7 @@ def test_scripts_of_all_lengths_and_budgets(steps: int, budget: int | None, list
         assert Interpreter(listing).run() == steps
     assert found[-1].script is not None
     again = sum(isinstance(item, script.Run) for item in found[-1].script.reversal)
-    within = tape.within.script if tape.within is not None else None
+    within = recording_of(tape).within.script if recording_of(tape).within is not None else None
     assert again == (within.script.reruns if within is not None else 0)
 
 

@@ -18,6 +18,7 @@ from gpuad.runtime.actions import Copying, clearing, copying, perform
 from gpuad.runtime.base import Memory, Prepared, prepared
 from gpuad.runtime.host import Host
 from gpuad.runtime.thread_pool import Native
+from gpuad.tape.facade import recording_of
 from gpuad.tape.memory import versions
 from gpuad.tape.replay.batching import Batched, batched
 
@@ -130,7 +131,8 @@ def test_what_is_saved_long_before_it_is_read_goes_past_the_caches(workers: int,
                 for name, a in arrays.items():
                     a[...] = start[name]
                 run()
-                copies = [action for a in tape.allocations.values() for p in a.pieces for action in p.saving if isinstance(action, Copying)]
+                pieces = [p for a in recording_of(tape).allocations.values() for p in a.pieces]
+                copies = [action for p in pieces for action in p.saving if isinstance(action, Copying)]
                 tape.reverse(seeds)
                 found[near, way] = {name: a.copy() for name, a in arrays.items()}
             assert len(copies) == 9 and sum(c.far for c in copies) == (0 if near > 9 * 8 * N else 5)

@@ -13,6 +13,7 @@ from nightly import cases
 
 import gpuad.numpy as np
 from gpuad import Duplicated, Tape
+from gpuad.tape.facade import recording_of
 
 N, ROUNDS = 6, 6
 Pool = list[Any]
@@ -161,8 +162,8 @@ def compared(seed: int, make: Callable[..., Tape] = Tape) -> tuple[int, int]:
         found = run(tape, pairs, now, turn if varied else 0)
         expected = run(Tape(), [Duplicated(values.copy()) for values in data], now, turn if varied else 0)
         assert (found is None) == (expected is None)
-        most = max(most, sum(bound is not None for bound in tape.bound._calls.values()))
-        anew += turn > 2 and bool(tape.cursor.why)
+        most = max(most, sum(bound is not None for bound in recording_of(tape).bound._calls.values()))
+        anew += turn > 2 and bool(recording_of(tape).cursor.why)
         for one, two in zip(found or (), expected or (), strict=True):
             numpy.testing.assert_allclose(one, two, rtol=1e-12, atol=1e-14, err_msg=f"seed {seed}, round {turn} (odd: {odd})")
     return most, anew
@@ -230,6 +231,6 @@ def test_a_plain_operand_that_is_written_between_two_calls_is_locked() -> None:
         pair.shadow[...] = 0
         tape.reverse({value: 1.0})
         numpy.testing.assert_allclose(pair.shadow, (1.0 + turn) ** 2)
-    assert not tape.cursor.why
+    assert not recording_of(tape).cursor.why
     with pytest.raises(ValueError, match="read-only"), tape:
         loss(6, 1.0)

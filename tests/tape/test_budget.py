@@ -19,6 +19,7 @@ from gpuad import Active, BatchDuplicated, BudgetError, Duplicated, TapeError
 from gpuad.budget import bytes_of, extra_steps
 from gpuad.pipeline import executor_for_tests
 from gpuad.runtime.host import Host
+from gpuad.tape.facade import recording_of
 
 STEP = r"""
 extern "C" __global__ void step(double* v, const double* u, const double* table, int t, double dt, int n) {
@@ -104,7 +105,7 @@ def test_every_schedule_of_short_loops(steps: int) -> None:
         loop = Loop(steps, budget)
         for result in wanted:
             assert loop.run() == result, (steps, checkpoints)
-            assert max(loop.tape.most, loop.tape.memory.most) <= budget
+            assert max(recording_of(loop.tape).most, recording_of(loop.tape).memory.most) <= budget
         plan = loop.tape.plan()
         assert plan.peak <= budget
         assert plan.reruns <= extra_steps(steps, checkpoints), (steps, checkpoints, plan)
@@ -127,13 +128,13 @@ def test_the_first_recording_thins_its_checkpoints(steps: int, checkpoints: int,
     budget = BYTES * (2 + checkpoints)
     loop, free = Loop(steps, budget, indexed=False), Loop(steps, indexed=False)
     u, _ = loop.record()
-    within = loop.tape.within
+    within = recording_of(loop.tape).within
     assert within is not None and 2 <= len(within.marks) <= checkpoints
     loop.tape.reverse({u: loop.seed})
     assert within.script is not None
     assert steps - 1 + within.script.script.reruns <= extra_steps(steps, checkpoints) * (1 + percent / 100)
     assert [a.tobytes() for p in (loop.u, loop.v, loop.table) for a in (p.primal, p.shadow)] == free.run()
-    assert max(loop.tape.most, loop.tape.memory.most) <= budget
+    assert max(recording_of(loop.tape).most, recording_of(loop.tape).memory.most) <= budget
     assert loop.run() == free.run()  # from here on the schedule is known, and there are no marks
     assert not within.marks.marks and loop.tape.plan().reruns <= extra_steps(steps, checkpoints) - steps + 2
 
@@ -193,7 +194,7 @@ def test_the_peak_is_what_the_tape_added_at_once(budget: int | None) -> None:
     for _ in range(2):
         loop.run()
         assert 0 < loop.tape.peak_bytes <= (budget or 1 << 22)
-    free = sum(n for n in loop.tape.memory.held.values())
+    free = sum(n for n in recording_of(loop.tape).memory.held.values())
     assert loop.tape.peak_bytes >= free
 
 
@@ -265,7 +266,7 @@ def test_a_program_that_begins_as_a_refused_one() -> None:
             with pytest.raises(BudgetError) as refused:
                 loop.record(steps)
             assert refused.value.smallest == smallest[steps]
-        assert loop.tape.most <= smallest[2]
+        assert recording_of(loop.tape).most <= smallest[2]
 
 
 def chain(tape: gpuad.Tape, x: Duplicated, times: int, held: list[Any]) -> Duplicated:
@@ -297,7 +298,7 @@ def test_shadows_of_a_refused_program_are_not_those_of_the_next() -> None:
         loss = chain(tape, x, times, held)
         x.shadow.fill(0)
         tape.reverse({loss: 1.0})
-        assert x.shadow.tobytes() == want.shadow.tobytes() and tape.most <= smallest
+        assert x.shadow.tobytes() == want.shadow.tobytes() and recording_of(tape).most <= smallest
 
 
 @pytest.mark.parametrize("shadows", [True, False])
@@ -313,7 +314,7 @@ def test_a_budget_bounds_arrays_that_the_caller_keeps(shadows: bool) -> None:
 
     with pytest.raises(BudgetError, match=r"arrays that operations made and their shadows take .*let go of what is not needed"):
         program(1000)
-    assert tape.memory.most <= budget
+    assert recording_of(tape).memory.most <= budget
     held.clear()
     for _ in range(2):
         x.shadow.fill(0)
@@ -333,7 +334,7 @@ def test_longer_programs_within_every_budget(budget: int) -> None:
     loop = Loop(40, budget * BYTES)
     for steps in (12, 12, 40, 12, 40, 40):
         assert loop.run(steps) == LONGER[steps == 40], steps
-        assert loop.tape.most <= budget * BYTES
+        assert recording_of(loop.tape).most <= budget * BYTES
 
 
 LONGER: list[list[bytes]] = []
@@ -366,7 +367,7 @@ def test_a_longer_program_whose_beginning_is_gone_is_refused_where_that_is_known
                 program(tape, x, y, times)
             x.shadow.fill(0), y.shadow.fill(0)
             tape.reverse({x: 1.0})
-            assert tape.most <= budget * BYTES
+            assert recording_of(tape).most <= budget * BYTES
     assert refused
 
 
@@ -376,7 +377,7 @@ def test_a_failure_in_the_reverse_leaves_arrays_as_the_program_did() -> None:
     for at in (0, 3, 17):
         u, v = loop.record()
         before = u.primal.tobytes(), v.primal.tobytes()
-        plan = loop.tape.reversals.planned({u: loop.seed})[1]
+        plan = recording_of(loop.tape).reversals.planned({u: loop.seed})[1]
         actions = list(plan.again or plan.actions)
         where = min(at, len(actions))
 
@@ -390,8 +391,8 @@ def test_a_failure_in_the_reverse_leaves_arrays_as_the_program_did() -> None:
         assert (u.primal.tobytes(), v.primal.tobytes()) == before, at
         with pytest.raises(TapeError, match="undefined"):
             loop.tape.reverse({u: loop.seed})
-        loop.tape.reversals.plans.clear()
-        loop.tape.drop_plans()
+        recording_of(loop.tape).reversals.plans.clear()
+        recording_of(loop.tape).drop_plans()
     assert loop.run() == Loop(20).run()
 
 
@@ -406,7 +407,7 @@ def test_less_memory_than_the_budget_allows(budget: Any, recordings: int) -> Non
         loop = Loop(20, budget, indexed=False)
         for _ in range(recordings - 1):
             loop.run()
-        within, left = loop.tape.within, [k]
+        within, left = recording_of(loop.tape).within, [k]
         assert within is not None
         real = within.new
 
@@ -427,7 +428,7 @@ def test_less_memory_than_the_budget_allows(budget: Any, recordings: int) -> Non
         if left[0] >= 0:
             break
         assert [w.category for w in told] == [RuntimeWarning] and "plans anew" in str(told[0].message), k
-        assert loop.tape.most <= within.limited() or within.limited() < bytes_of(budget, lambda: 0)
+        assert recording_of(loop.tape).most <= within.limited() or within.limited() < bytes_of(budget, lambda: 0)
         k += 1
     assert again or (recordings == 2 and not k)  # a known program that keeps everything has all that it needs
 
@@ -448,7 +449,7 @@ def test_programs_of_another_length(budget: int) -> None:
             assert "record it again" in str(longer)
             found, again = loop.run(steps), again + 1
         assert found == free.run(steps), steps
-        assert loop.tape.most <= budget
+        assert recording_of(loop.tape).most <= budget
     assert not again
 
 
@@ -562,7 +563,7 @@ def test_a_rule_is_called_again_only_if_it_is_pure() -> None:
         found, many, tape = ruled(rule, BYTES * 14)
         assert found == wanted
         assert (many > 8) == (calls > 8)
-        assert tape.most <= BYTES * 14
+        assert recording_of(tape).most <= BYTES * 14
 
 
 def test_the_results_of_impure_rules_are_named_where_they_do_not_fit() -> None:
@@ -613,7 +614,10 @@ def test_atomics_in_open_order_are_kept() -> None:
                     compiled(STEP, "deposit")[4, 64](y, x, N)
                     launch("sine", x)
             if budget is not None:
-                assert [r.why for r in tape.trace.reruns] == ["the order of its atomic floating-point additions is open", ""] * 6
+                assert [r.why for r in recording_of(tape).trace.reruns] == [
+                    "the order of its atomic floating-point additions is open",
+                    "",
+                ] * 6
             tape.reverse({y: 1.0, x: 1.0})
             results.append((x.primal.tobytes(), y.primal, x.shadow))
         assert results[0][0] == results[1][0]
@@ -705,7 +709,7 @@ def test_deterministic_sums_run_again_on_several_workers() -> None:
                         launch("axpy", y, x, 0.5)
                 tape.reverse({y: 1.0, x: 1.0})
                 results.append([a.tobytes() for p in (x, y) for a in (p.primal, p.shadow)])
-            assert budget is None or all(not r.why for r in tape.trace.reruns)
+            assert budget is None or all(not r.why for r in recording_of(tape).trace.reruns)
         assert results[:2] == results[2:]
 
 
@@ -725,12 +729,12 @@ def test_second_derivatives_beside_a_tape_that_runs_again() -> None:
     found = []
     for turn in range(3):
         u, _ = loop.record()
-        before = loop.tape.within.added() if loop.tape.within is not None else 0
+        before = recording_of(loop.tape).within.added() if recording_of(loop.tape).within is not None else 0
         x, dots = pair(np.linspace(0.1, 1, N)), pair(np.ones(N))
         x.shadow[...], dots.shadow[...] = 1.0, 0.0
         gpuad.hvp(kernel, 4, 64, (x, turn, N), (dots, None, None))
         found.append([a.tobytes() for a in (x.primal, x.shadow, dots.primal, dots.shadow)])
-        assert loop.tape.within is not None and loop.tape.within.added() == before
+        assert recording_of(loop.tape).within is not None and recording_of(loop.tape).within.added() == before
         loop.tape.reverse({u: loop.seed})
         assert [a.tobytes() for p in (loop.u, loop.v, loop.table) for a in (p.primal, p.shadow)] == free.run()
     assert found[0] == found[1] == found[2]
@@ -754,7 +758,7 @@ def test_a_graph_that_does_not_fit_says_how_many_bytes_it_takes() -> None:
         loop.table.shadow.fill(0)
         graph.launch()
         np.testing.assert_allclose(loop.table.shadow, free.table.shadow, rtol=1e-12)
-        assert loop.u.primal.tobytes() == free.u.primal.tobytes() and loop.tape.most <= enough
+        assert loop.u.primal.tobytes() == free.u.primal.tobytes() and recording_of(loop.tape).most <= enough
 
 
 def test_several_seeds_in_one_sweep() -> None:
@@ -872,4 +876,4 @@ def test_what_a_check_of_stores_takes_is_part_of_a_budget() -> None:
         for factor in (1.0, 1.5, 2.0, 3.0):
             tape = gpuad.Tape(budget=int(factor * refused.value.smallest))
             assert [reversed_within(tape) for _ in range(3)] == [wanted] * 3
-            assert tape.most <= factor * refused.value.smallest
+            assert recording_of(tape).most <= factor * refused.value.smallest

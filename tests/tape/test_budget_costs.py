@@ -12,6 +12,7 @@ from launch_tools import compiled
 import gpuad
 from gpuad import Duplicated
 from gpuad.budget import Weighted
+from gpuad.tape.facade import recording_of
 
 SOURCE = r"""
 extern "C" __global__ void cheap(double* x, int n) {
@@ -73,8 +74,8 @@ def test_bits_are_those_without_a_budget_and_dear_operations_run_less_often(numb
         program = Program(dear, budget)
         for bits in wanted:
             assert program.run() == bits
-            assert max(program.tape.most, program.tape.memory.most) <= budget
-        planner = program.tape.within.planner  # type: ignore[attr-defined]
+            assert max(recording_of(program.tape).most, recording_of(program.tape).memory.most) <= budget
+        planner = recording_of(program.tape).within.planner  # type: ignore[attr-defined]
         assert isinstance(planner.chain, Weighted)
         own = program.tape.plan()
         planner.__dict__["chain"], planner._scripts = planner.equal, {}
@@ -99,6 +100,6 @@ def test_more_bytes_never_cost_more() -> None:
 def test_a_loop_of_equal_steps_is_as_ever() -> None:
     program = Program([False] * 20, BYTES * 5)
     program.run()
-    planner = program.tape.within.planner  # type: ignore[attr-defined]
+    planner = recording_of(program.tape).within.planner  # type: ignore[attr-defined]
     assert planner.chain is planner.equal
     assert program.tape.plan().work == pytest.approx(program.tape.plan().reruns / 20)

@@ -13,6 +13,7 @@ import gpuad
 from gpuad import Duplicated, TapeError
 from gpuad.tape.budget import planner, rerun
 from gpuad.tape.budget.script import Undo
+from gpuad.tape.facade import recording_of
 from gpuad.tape.reverse import reversal_plan
 
 pytest.importorskip("islpy")
@@ -63,7 +64,7 @@ class Program:
 
     @property
     def undone(self) -> int:
-        script = self.tape.within.script  # type: ignore[union-attr]
+        script = recording_of(self.tape).within.script  # type: ignore[union-attr]
         return sum(isinstance(item, Undo) for item in script.script.reversal) if script is not None else 0
 
 
@@ -85,7 +86,7 @@ def test_bits_are_those_without_a_budget_and_those_without_taking_back(name: str
         with_it, without = Program(names, BYTES * share), Program(names, BYTES * share)
         for bits in wanted:
             assert with_it.run() == bits
-            assert max(with_it.tape.most, with_it.tape.memory.most) <= BYTES * share
+            assert max(recording_of(with_it.tape).most, recording_of(with_it.tape).memory.most) <= BYTES * share
         undone += with_it.undone
         with monkeypatch.context() as patch:
             patch.setattr(rerun, "inverse", lambda kernel: None)
@@ -118,7 +119,7 @@ def test_a_failure_puts_back_what_the_program_left(monkeypatch: pytest.MonkeyPat
     wanted = program.run()
     assert program.undone
     program.record()
-    _, plan = program.tape.reversals.planned({program.y: 1.0})
+    _, plan = recording_of(program.tape).reversals.planned({program.y: 1.0})
     broken = list(plan.again or plan.actions)
 
     def fail() -> None:
@@ -184,4 +185,4 @@ def test_random_orders(number: int) -> None:
                 assert error.smallest is not None and error.smallest > BYTES * share
                 break
             assert found == bits, (names, share)
-            assert max(program.tape.most, program.tape.memory.most) <= BYTES * share
+            assert max(recording_of(program.tape).most, recording_of(program.tape).memory.most) <= BYTES * share

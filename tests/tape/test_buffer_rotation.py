@@ -14,6 +14,7 @@ from test_interior_box import NX, Run, kernel
 import gpuad
 from gpuad import Duplicated
 from gpuad.runtime.actions import Copying
+from gpuad.tape.facade import recording_of
 from gpuad.tape.record.recorded_launch import Kept
 from gpuad.tape.replay.buffer_rotation import redirected
 from gpuad.tools.cases import kernel_folder
@@ -88,10 +89,10 @@ def test_what_is_read_again_when_something_else_is_overwritten_stays_where_it_is
         fields, tape = new(0), gpuad.Tape()
         with tape:
             steps(*fields)
-        assert redirected(tape)
-        operation: Any = tape.operations[3]
-        tape.trace.change(3, operation=replace(operation, kept=Kept("", 4, 5)))
-        assert not redirected(tape)
+        assert redirected(recording_of(tape))
+        operation: Any = recording_of(tape).operations[3]
+        recording_of(tape).trace.change(3, operation=replace(operation, kept=Kept("", 4, 5)))
+        assert not redirected(recording_of(tape))
 
 
 @pytest.mark.parametrize("first", range(0, cases(10, 60), 10))
@@ -110,7 +111,7 @@ def test_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
             for k, (mine, theirs) in enumerate(zip(held, run.fields(), strict=True)):
                 mine.primal[...], mine.shadow[...] = theirs.primal + 0.1 * k, theirs.shadow
                 other[k].primal[...], other[k].shadow[...] = theirs.primal + 0.1 * k, theirs.shadow
-            elsewhere += len(redirected(tape))
+            elsewhere += len(redirected(recording_of(tape)))
             graph.launch()
             record(run, other, usual)
             usual.reverse({other[run.steps[0][1][0]]: 0.5})

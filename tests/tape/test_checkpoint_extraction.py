@@ -21,6 +21,7 @@ from gpuad.fusion.forward_reverse_kernel import _on_memory
 from gpuad.runtime import nvrtc
 from gpuad.runtime.base import Prepared
 from gpuad.tape.account import FASTER
+from gpuad.tape.facade import recording_of
 from gpuad.tape.record.checkpoint_extraction import reads_fewer_bytes
 from gpuad.tape.record.checkpoint_kernels import cutting
 from gpuad.tape.record.recorded_launch import Launched
@@ -136,11 +137,11 @@ def close(found: list[Any], wanted: list[Any]) -> None:
 
 
 def launched(tape: gpuad.Tape) -> list[str]:
-    return [a.kernel.name for s in tape.trace.ops for a in s.actions if isinstance(a, Prepared)]
+    return [a.kernel.name for s in recording_of(tape).trace.ops for a in s.actions if isinstance(a, Prepared)]
 
 
 def actions(tape: gpuad.Tape) -> int:
-    return sum(len(s.actions) for s in tape.trace.ops)
+    return sum(len(s.actions) for s in recording_of(tape).trace.ops)
 
 
 @pytest.mark.one_of(2)
@@ -153,7 +154,7 @@ def test_a_program_that_comes_again(name: str, executor: str) -> None:
         close(first, expected(program, 1))
         kept, early = KEPT[name]
         before, saved = actions(tape), tape.stats.saved_bytes
-        assert sum(op.keeping is not None for op in tape.trace.ops) == kept
+        assert sum(op.keeping is not None for op in recording_of(tape).trace.ops) == kept
         again = reversed_once(tape, p, program, 1)
         assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
         assert sum(n.endswith("_keep") for n in launched(tape)) == early + LIGHT[name]
@@ -359,7 +360,7 @@ def test_values_of_more_than_a_third_are_not_light() -> None:
             assert launched(tape) == ["two"]
             out.shadow.fill(1.0)
             tape.reverse()
-        operation = tape.operations[0]
+        operation = recording_of(tape).operations[0]
         assert isinstance(operation, Launched)
         cut = operation.cuts.whole if operation.cuts is not None else None
         assert cut is not None and cut.nbytes == 8
@@ -367,7 +368,7 @@ def test_values_of_more_than_a_third_are_not_light() -> None:
         tape = gpuad.Tape()
         with tape:
             run("flux", pairs()["v"], pairs()["out"])
-        operation = tape.operations[0]
+        operation = recording_of(tape).operations[0]
         assert isinstance(operation, Launched)
         cut = operation.cuts.whole if operation.cuts is not None else None
         assert cut is not None and reads_fewer_bytes(operation, cut)

@@ -11,6 +11,7 @@ from launch_tools import running
 
 import gpuad
 from gpuad import BatchDuplicated, Duplicated
+from gpuad.tape.facade import recording_of
 
 HEAD = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 READ = f'extern "C" __global__ void r(const double* u, double* y, int n) {{ {HEAD} if (i < n) y[i] = 2 * u[i]; }}'
@@ -37,7 +38,7 @@ def written_beside(write: Any, args: Any, first: int, last: int) -> Any:
         write(4, 8, (pairs[1], *args))
     tape.reverse({y: np.ones(32)})
     assert np.array_equal(du, np.where((np.arange(32) < first) | (np.arange(32) >= last), 7.0, 2.0))
-    (use,) = tape.operations[-1].effects.writes
+    (use,) = recording_of(tape).operations[-1].effects.writes
     return np.flatnonzero(_flags(use.shown))
 
 

@@ -20,6 +20,7 @@ import gpuad
 from gpuad import Duplicated
 from gpuad.budget import rounded
 from gpuad.tape.array_names import array_names
+from gpuad.tape.facade import recording_of
 from gpuad.tape.memory.memory_log import Event, Kind, What, listeners
 from gpuad.tape.memory.version_finder import VersionFinder
 from gpuad.tape.memory.versions import Versions
@@ -87,7 +88,7 @@ def test_a_scripts_bytes_are_those_of_its_memory(budget: int) -> None:
     tape = gpuad.Tape(budget=budget)
     loop(tape, steps=12, again=3)
     found = tape.held()
-    assert found.peak == tape.most == tape.memory.most <= budget
+    assert found.peak == recording_of(tape).most == recording_of(tape).memory.most <= budget
     kinds = {h.kind for h in found.held}
     assert Kind.checkpoint in kinds and any(m.what == "again" for m in found.moments)
     assert any("the state before operation" in h.reason for h in found.held)
@@ -104,17 +105,17 @@ def test_random_programs_hold_pieces_as_long_as_a_reversal_finds_them(number: in
         tape, play = gpuad.Tape(), make(number)
         play(tape)
         found = tape.held()
-        n = len(tape.operations)
+        n = len(recording_of(tape).operations)
         last: dict[int, int] = {}
         finder = VersionFinder(None, Versions())  # type: ignore[arg-type]
         for time in range(n - 1, -1, -1):
-            operation = tape.operations[time]
+            operation = recording_of(tape).operations[time]
             finder.reach(operation, time)
             for use in (*operation.effects.before, *operation.effects.after):
                 for _, piece in finder.sources(use, own=True):
                     if piece is not None:
                         last[id(piece)] = 2 * n - time
-        pieces = [p for a in tape.allocations.values() for p in a.pieces]
+        pieces = [p for a in recording_of(tape).allocations.values() for p in a.pieces]
         held = [h for h in found.held if h.kind is Kind.saved][: len(pieces)]
         assert [(h.begin, h.nbytes) for h in held] == [(p.time, rounded(int(p.data.size))) for p in pieces]
         for h, piece in zip(held, pieces, strict=True):
@@ -196,7 +197,7 @@ def test_looking_for_names_leaves_handles_as_they_are() -> None:
     tape, x = gpuad.Tape(), pair(np.ones(N))
     with tape:
         z = gpuad.ops.sin(x)
-        (made,) = tape.made.arrays.values()
+        (made,) = recording_of(tape).made.arrays.values()
         before = sys.getrefcount(made._shared())
         names = array_names(sys._getframe())
         after = sys.getrefcount(made._shared())
@@ -215,7 +216,7 @@ def test_the_log_tells_what_is_taken_and_let_go() -> None:
     try:
         tape = gpuad.Tape(budget=4 * rounded(8 * N))
         loop(tape, steps=12, again=2)
-        held = dict(tape.memory.held)
+        held = dict(recording_of(tape).memory.held)
     finally:
         listeners.remove(listen)
     phases = [e.what for e in events if e.kind is None]
@@ -224,14 +225,14 @@ def test_the_log_tells_what_is_taken_and_let_go() -> None:
     for e in events:
         if e.kind is not None:
             sums[e.kind] += e.nbytes if e.what is What.took else -e.nbytes
-    assert sums == held and sum(held.values()) == tape.memory.total > 0
+    assert sums == held and sum(held.values()) == recording_of(tape).memory.total > 0
     assert [e.seconds for e in events] == sorted(e.seconds for e in events)
 
 
 def test_what_is_let_go_is_gone_from_the_log() -> None:
     tape = gpuad.Tape()
     loop(tape)
-    log = tape.memory
+    log = recording_of(tape).memory
     assert log.total > 0
     del tape
     gc.collect()

@@ -17,6 +17,7 @@ import gpuad
 from gpuad import Active, LaunchError, TapeError
 from gpuad.program.ir.region import span
 from gpuad.runtime.base import Memory
+from gpuad.tape.facade import recording_of
 from gpuad.tape.reverse.in_place_seeds import Placed, placed
 
 Held = dict[str, Any]
@@ -222,7 +223,7 @@ def test_seeds_that_are_kept(name: str, restore: bool, executor: str, monkeypatc
             tape.reverse(seeds)
             for a, b in zip(after(h), wanted[run], strict=True):
                 np.testing.assert_array_equal(a, b, err_msg=f"run {run}")
-        plans = [p for p in tape.reversals.plans.values() if p.placed]
+        plans = [p for p in recording_of(tape).reversals.plans.values() if p.placed]
         assert sum(len(p.placed) for p in plans) - len(late) == apart
         if program is overwritten_by_others:  # no graph repeats that
             return
@@ -243,7 +244,7 @@ def test_nothing_is_written_to_a_seed_nor_to_its_shadow() -> None:
         tape.reverse({h["b"]: h["s"]})
         h["s"].flags.writeable = True
         assert not h["b"].shadow.any()
-    (plan,) = (p for p in tape.reversals.plans.values() if p.placed)
+    (plan,) = (p for p in recording_of(tape).reversals.plans.values() if p.placed)
     assert len(plan.placed) == 1
 
 
@@ -257,7 +258,7 @@ def test_seeds_that_change_are_copied() -> None:
         recorded(tape, taken, h)
         tape.reverse({h["b"]: seed})
         np.testing.assert_allclose(h["a"].shadow, h["a"].primal * seed, rtol=1e-14)
-    assert len([p for p in tape.reversals.plans.values() if p.placed]) == 1
+    assert len([p for p in recording_of(tape).reversals.plans.values() if p.placed]) == 1
 
 
 def test_many_seeds_in_turn_are_copied() -> None:
@@ -271,7 +272,7 @@ def test_many_seeds_in_turn_are_copied() -> None:
             recorded(tape, taken, h)
             tape.reverse({h["b"]: seed})
             np.testing.assert_allclose(h["a"].shadow, h["a"].primal * seed, rtol=1e-14)
-    assert len([p for p in tape.reversals.plans.values() if p.placed]) == 8
+    assert len([p for p in recording_of(tape).reversals.plans.values() if p.placed]) == 8
 
 
 def test_a_seed_in_a_shadow_is_copied_first() -> None:
@@ -285,7 +286,7 @@ def test_a_seed_in_a_shadow_is_copied_first() -> None:
         np.testing.assert_allclose(h["a"].shadow, wanted, rtol=1e-14)
     with pytest.raises(TapeError, match="lies in a shadow"):
         tape.graph({h["b"]: h["a"].shadow})
-    assert not any(p.placed for p in tape.reversals.plans.values())
+    assert not any(p.placed for p in recording_of(tape).reversals.plans.values())
 
 
 def test_a_seed_in_the_shadow_of_a_number_is_copied_first() -> None:
@@ -304,7 +305,7 @@ def test_a_seed_in_the_shadow_of_a_number_is_copied_first() -> None:
         np.testing.assert_allclose(h["a"].shadow, 0.5 * before, rtol=1e-14)
         np.testing.assert_allclose(h["b"].shadow, 0.5 * before, rtol=1e-14)
         np.testing.assert_allclose(both[3], before[3] + (before * (h["a"].primal + 2 * old)).sum(), rtol=1e-12)
-    assert not any(p.placed for p in tape.reversals.plans.values())
+    assert not any(p.placed for p in recording_of(tape).reversals.plans.values())
 
 
 def test_a_failure_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:

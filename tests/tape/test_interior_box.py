@@ -23,6 +23,7 @@ from gpuad.analysis.affine_forms import Digit, Form, Launch
 from gpuad.codegen.cuda import cuda_source
 from gpuad.program.ir.region import Region, span
 from gpuad.runtime import nvrtc
+from gpuad.tape.facade import recording_of
 from gpuad.tape.reverse.interior_box import box_within
 from gpuad.tools.cases import kernel_folder
 
@@ -211,7 +212,7 @@ LENGTH = 45
 
 def boxed(tape: Any) -> bool:
     """Whether some launch of the reverse assigned in a box."""
-    steps = [known[0] for operation in tape.operations for known in operation.plans.values()]
+    steps = [known[0] for operation in recording_of(tape).operations for known in operation.plans.values()]
     return any(role == "from" for step in steps for stage in step.stages for role, _ in stage.numbers)
 
 
@@ -323,7 +324,7 @@ def test_ping_pong(name: str, seeds: int, executor: str) -> None:
 
 def test_one_launch_a_step_and_nothing_is_cleared() -> None:
     tape, _ = stepped("heat", True, "reference")
-    (plan,) = tape.reversals.plans.values()
+    (plan,) = recording_of(tape).reversals.plans.values()
     assert plan.names[:5] == ("heat",) * 5
     assert set(plan.names[5:]) == {"the end"}, "what is stale when all is done is cleared once"
 
@@ -332,7 +333,7 @@ def test_one_launch_a_step_and_nothing_is_cleared() -> None:
 def boxed_text(name: str) -> str:
     """The kernel that gathers where some elements are stale."""
     tape, _ = stepped(name, True, "reference")
-    operation: Any = tape.operations[0]
+    operation: Any = recording_of(tape).operations[0]
     step, *_ = next(iter(operation.plans.values()))
     (stage,) = step.stages
     return cuda_source([stage.kernel])
@@ -362,7 +363,7 @@ def test_inside_a_box_the_cpu_neither_asks_nor_reads() -> None:
     from gpuad.codegen.cpu.source import host_source
 
     tape, _ = stepped("heat", True, "reference")
-    step, *_ = next(iter(tape.operations[0].plans.values()))
+    step, *_ = next(iter(recording_of(tape).operations[0].plans.values()))
     text = host_source([step.stages[0].kernel])
     inner = text.split("gpuad_inner_heat_gather(", 1)[1].split("\n}\n", 1)[0]
     assert "if (" not in inner

@@ -22,6 +22,7 @@ from gpuad.arguments.recorder import current
 from gpuad.runtime import array_locks
 from gpuad.tape import blocks
 from gpuad.tape.blocks import Entry
+from gpuad.tape.tape import ProgramRecording
 
 N = 8
 SOURCE = """
@@ -611,7 +612,8 @@ def interrupted(run: Callable[[], None], at: int) -> tuple[Interrupt | None, boo
 
 GUARD: Any = array_locks._GUARD
 FILES = {blocks.__file__, array_locks.__file__}
-WAYS = {getattr(Tape, name).__code__ for name in ("__enter__", "_enter", "_leave", "left", "_exit")} | {Entry.refuse_open.__code__}
+INSIDE = [getattr(ProgramRecording, name) for name in ("enter", "_enter", "_leave", "left", "_exit")]
+WAYS = {way.__code__ for way in (Tape.__enter__, *INSIDE, Entry.refuse_open)}
 
 
 @pytest.mark.one_of(2)

@@ -8,6 +8,7 @@ from tape_tools import launch, pair
 
 import gpuad
 from gpuad import TapeError
+from gpuad.tape.facade import recording_of
 from gpuad.tape.status import EMPTY, RECORDED, RECORDING, REVERSED, USED_UP, State, Status, interrupted, interrupted_by
 
 
@@ -28,15 +29,15 @@ def test_what_can_be_asked_of_each_status() -> None:
 
 def test_a_program_goes_through_its_states() -> None:
     x, tape = pair(np.ones(8)), gpuad.Tape()
-    assert tape.state == EMPTY
+    assert recording_of(tape).state == EMPTY
     with tape:
-        assert tape.state == RECORDING
+        assert recording_of(tape).state == RECORDING
         launch("square", x)
-    assert tape.state == RECORDED
+    assert recording_of(tape).state == RECORDED
     tape.reverse({x: 1.0})
-    assert tape.state == REVERSED
+    assert recording_of(tape).state == REVERSED
     tape.graph({x: 1.0}).launch()
-    assert tape.state == USED_UP
+    assert recording_of(tape).state == USED_UP
 
 
 @pytest.mark.parametrize("words", ["try again, later", "interrupted: no", "recorded"])

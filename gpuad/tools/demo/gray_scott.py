@@ -15,7 +15,7 @@ import numpy as np
 
 from ...api import kernel
 from ...arguments.annotations import Duplicated
-from ...tape.tape import Tape
+from ...tape.facade import Tape
 from .descent import Map, lbfgs, on_host
 from .outcome import Outcome, Report, follow
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...api import kernel
 from ...arguments.annotations import Duplicated
-from ...tape.tape import Tape
+from ...tape.facade import Tape, recording_of
 from .descent import Map, lbfgs, on_host
 from .outcome import Bytes, Outcome, Report, follow
 
@@ -112,7 +112,7 @@ class Simulation:
     def bytes(self) -> Bytes:
         """What the tape adds at each moment, and what it would add if it kept all."""
         within, without = (self.tape.held(budget).curve(added=True) for budget in (None, 1 << 62))
-        return Bytes(within, without, self.setting.budget, self.tape.memory.most)
+        return Bytes(within, without, self.setting.budget, recording_of(self.tape).memory.most)
 
 
 def invert(setting: Setting, library: Any, report: Report = lambda *_: None) -> Outcome:

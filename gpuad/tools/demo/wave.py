@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...api import kernel
 from ...arguments.annotations import Duplicated
-from ...tape.tape import Tape
+from ...tape.facade import Tape
 from .descent import Map, lbfgs, on_host
 from .outcome import Outcome, Report, follow
 
