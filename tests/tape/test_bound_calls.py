@@ -187,7 +187,7 @@ def test_what_is_bound_is_not_looked_at_step_by_step(monkeypatch: pytest.MonkeyP
     for turn in range(6):
         pair.primal[...] = numpy.linspace(0.1, 0.9 + turn, N)
         if turn == 4:
-            monkeypatch.setattr(tape, "_repeat", lambda step: pytest.fail("a step was looked at by itself"))
+            monkeypatch.setattr(recording_of(tape), "_repeat", lambda step: pytest.fail("a step was looked at by itself"))
         with tape:
             value = loss()
         pair.shadow[...] = 0
