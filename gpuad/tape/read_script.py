@@ -23,7 +23,7 @@ from .record.operations import Foreign, Operation
 from .record.recorded_launch import Launched
 from .replay.trace_replay import Repeating
 
-_SAVE = "tape/record/recording.py:save_overwritten"
+_SAVE = "tape/record/saver.py:save_overwritten"
 _CHOOSE = "tape/record/checkpoints.py:choose"
 _CHEAPER = "tape/record/checkpoints.py:keep_cheaper_values"
 _EARLY = "tape/record/checkpoint_extraction.py:write_early"

@@ -122,7 +122,7 @@ class ProgramRecording(LaunchRecording):
         within = Limits(self, *own) if budget is None else Budget(self, budget, self._bytes, work, offload)
         self.reversals = ReversePlanner(self)
         staging = Staging(lambda size: self._zeros(size, np.uint8, Kind.primal), self._works_on, self._admits)
-        super().__init__(within, MadeArrays(self._new_home, staging))
+        super().__init__(within, MadeArrays(self._new_home, staging), self._is_first)
         self.bound = BoundCalls(self)
         self.call, self.view_of = self.bound.call, self.bound.view_of
         weakref.finalize(self, self.streams.let_all_go).atexit = False
@@ -215,7 +215,7 @@ class ProgramRecording(LaunchRecording):
         self.streams.begin()
         self._begun = perf_counter()
         self.joint = None
-        self._chunks = self._saved.allocations + self.transient.allocations + self.made.homes.allocations
+        self._chunks = self.within.saved.allocations + self.transient.allocations + self.made.homes.allocations
         self.guard.locks.begin()
         self.state = RECORDING
         current.set(self)
@@ -293,15 +293,14 @@ class ProgramRecording(LaunchRecording):
         if known is not None and self._watch is not None and self.state.is_recorded:
             self._watch = Watch((*self._watch.marks, *Watch.of((known,), self._portion).marks))
 
-    @property
-    def first(self) -> bool:
+    def _is_first(self) -> bool:
         """Whether this is the first recording, of NumPy arrays: elsewhere a look would wait for the stream."""
         return not self._recorded and self._library == "numpy"
 
     def _end(self) -> None:
         """What is done at the end of a program that was not known."""
         try:
-            self._compare(None)
+            self.marks.compare(None, len(self.operations))
         except TapeError as changed:
             self.state = interrupted(str(changed))
             raise
@@ -311,7 +310,7 @@ class ProgramRecording(LaunchRecording):
             self.state = interrupted("store= names an array that it does not meet")
             raise
         self._recorded = True
-        self.values.demand_all()
+        self.saver.values.demand_all()
         self.paired = self.shadows.count
         self._remember()
         self.made.staging.drop_unused()
@@ -440,7 +439,7 @@ class ProgramRecording(LaunchRecording):
         saved += sum(int(log.root.nbytes) for op in self.operations if isinstance(op, Launched) for log in op.logs)
         retained = sum(int(a.root.nbytes) for a in self.allocations.values())
         arena = self.within.added() - self.made.nbytes
-        new = self._saved.allocations + self.transient.allocations + self.made.homes.allocations - getattr(self, "_chunks", 0)
+        new = self.within.saved.allocations + self.transient.allocations + self.made.homes.allocations - getattr(self, "_chunks", 0)
         needed = sum(a.needed.nbytes for a in self.allocations.values())
         return Stats(saved, needed, self.assembled, retained, arena, self.transient.nbytes, self.shadows.nbytes, new)
 

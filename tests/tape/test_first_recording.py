@@ -10,7 +10,7 @@ import pytest
 from launch_tools import EXECUTORS, running
 
 import gpuad
-import gpuad.tape.record.recording
+import gpuad.tape.record.change_marks
 from gpuad import Duplicated, Tape, TapeError, ops
 
 N = 64
@@ -122,8 +122,8 @@ def test_what_does_not_matter_is_taken() -> None:
 def test_later_recordings_and_large_arrays_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """At their operations: what they depend on is locked."""
     sizes: list[int] = []
-    mark = gpuad.tape.record.recording.mark
-    monkeypatch.setattr("gpuad.tape.record.recording.mark", lambda a, *given: sizes.append(a.root.nbytes) or mark(a, *given))
+    mark = gpuad.tape.record.change_marks.fingerprint
+    monkeypatch.setattr("gpuad.tape.record.change_marks.fingerprint", lambda a, *given: sizes.append(a.root.nbytes) or mark(a, *given))
     rod, tape = Rod(), Tape()
     for turn in range(2):
         sizes.clear()

@@ -200,7 +200,7 @@ def test_show_a_recorded_program(tmp_path: Path) -> None:
         "      adjoint  0 square, reads u from s0",
     ]
     blamed = run("show", "--program", "--blame", script, "1").stdout.splitlines()
-    assert any(line.split() == ["tape/record/recording.py:save_overwritten", "store", "u", "->", "s0"] for line in blamed)
+    assert any(line.split() == ["tape/record/saver.py:save_overwritten", "store", "u", "->", "s0"] for line in blamed)
     assert any(line.split() == ["twice.py:12", "run", "0", "square"] for line in blamed)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, cast
@@ -20,11 +20,10 @@ from ...budget import bytes_of, expendable, rounded, shown
 from ...errors import BudgetError
 from ...pipeline import executor_of
 from ...program.ir.regions import Regions, joined, united
-from ...runtime.actions import ActionLog
 from ..memory.arena import Exact, Full, Separate
 from ..memory.memory_log import Kind
-from ..record.operations import Operation
 from ..record.recorded_launch import Launched
+from ..record.saver import Saver
 from ..record.trace import Op
 from ..status import State
 from .limits import Limits, Recorded
@@ -39,16 +38,7 @@ class Budgeted(Recorded, Protocol):
     """What a budget knows of its tape."""
 
     state: State
-    doing: ActionLog
-
-    def note_needs(self, operation: Operation, time: int) -> None:
-        """Notes what the operation's adjoint needs of memory as it is."""
-
-    def logging(self, log: ActionLog) -> AbstractContextManager[ActionLog]:
-        """Within it actions go to a log of their own."""
-
-    def save_overwritten(self, operation: Operation, time: int) -> None:
-        """Saves what operation number `time` is about to overwrite, as far as it is needed."""
+    saver: Saver
 
     def drop_plans(self) -> None:
         """Reversals that were planned have a script whose memory is let go."""
@@ -150,7 +140,7 @@ class BudgetMemory(Limits, ABC):
         for a in self.tape.allocations.values():
             a.pieces = []
         self.tape.trace.change_all(_without_memory)
-        self.tape.doing.taken()
+        self.tape.saver.log.taken()
         self.saved.drop()
 
     def _drop_restarts(self) -> None:
@@ -161,8 +151,8 @@ class BudgetMemory(Limits, ABC):
     def _copy_no_more(self) -> None:
         """Steps do not copy any longer what restarts need."""
         gone = {id(action) for actions in self.kept.saving.values() for action in actions}
-        doing = self.tape.doing
-        doing.actions = [a for a in doing.actions if id(a) not in gone]
+        log = self.tape.saver.log
+        log.actions = [a for a in log.actions if id(a) not in gone]
 
         def rest(op: Op) -> Op:
             kept = tuple(a for a in op.actions if id(a) not in gone)

@@ -166,7 +166,7 @@ class FirstRecording(BudgetMemory):
             return False
         piece = piece_of(allocation.root, region, time, data, base)
         for action in piece.saving:
-            self.tape.doing.do(action)
+            self.tape.saver.log.do(action)
         self.kept.saving.setdefault(owner, []).extend(piece.saving)
         self._copies += 1
         found().append(Copied(allocation, piece, self._copies))
@@ -248,10 +248,10 @@ class FirstRecording(BudgetMemory):
         _put_back(initial)
         initial = []
         for time, (operation, rerun) in enumerate(zip(list(trace.operations), trace.reruns, strict=True)):
-            with self.tape.logging(Performed()) as log:
+            with self.tape.saver.logging(Performed()) as log:
                 _put_back(self.kept.arrivals.get(time, ()))
-                self.tape.note_needs(operation, time)
-                self.tape.save_overwritten(operation, time)
+                self.tape.saver.note_needs(operation, time)
+                self.tape.saver.save_overwritten(operation, time)
                 launch = self._once_more(operation, rerun, time)
                 for use in operation.effects.after:
                     use.allocation.pending = use.allocation.pending | use.region

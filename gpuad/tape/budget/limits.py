@@ -29,9 +29,12 @@ class Recorded(Rerunning, Protocol):
     """What is asked of a recording."""
 
     trace: Trace
-    allocations: dict[int, Allocation]
     made: MadeArrays
     restore: bool
+
+    @property
+    def allocations(self) -> dict[int, Allocation]:
+        """The memory that operations have met, by address."""
 
 
 class Limits:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ...api import Kernel
-from ...ir.nodes import Kernel as Primal
-from ...pipeline import Call
+from ..record.footprints import Footprints
 from ..record.known_calls import KnownLaunch
-from ..record.operations import Foreign, Use
+from ..record.operations import Foreign
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled
 from ..record.trace import Op
@@ -18,12 +16,11 @@ from .rerun import Rerun, launch_again, rule_again, unseen_again
 class Rerunning(Protocol):
     """What is asked of a recording."""
 
+    footprints: Footprints
+
     @property
     def library_name(self) -> str | None:
         """Whose arrays the program works on."""
-
-    def read_again(self, kernel: Kernel, primal: Primal, call: Call) -> list[Use]:
-        """What decides what a launch writes, what it adds to included."""
 
 
 def rerun_of(op: Op, recording: Rerunning) -> Rerun:
@@ -31,7 +28,7 @@ def rerun_of(op: Op, recording: Rerunning) -> Rerun:
     operation, known = op.operation, op.known
     if isinstance(operation, Launched):
         assert isinstance(known, KnownLaunch)
-        return launch_again(known, operation, recording.read_again(operation.kernel, known.primal, operation.call))
+        return launch_again(known, operation, recording.footprints.read_again(operation.kernel, known.primal, operation.call))
     if isinstance(operation, Ruled):
         return rule_again(operation, op.run, recording.library_name)
     assert isinstance(operation, Foreign)

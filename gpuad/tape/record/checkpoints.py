@@ -11,18 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from ... import pipeline
-from ...api import Kernel as UserKernel
 from ...ir.dtypes import dtype_of
 from ...ir.nodes import Kernel
 from ...pipeline import Call, State
-from ...pipeline.derived_kernels import Adjoint
 from ...program.ir.region import EMPTY, Region
 from ...runtime.actions import ActionLog
 from ...runtime.base import Memory
 from ..memory.versions import Allocation, DeferrableNeed
 from .checkpoint_extraction import reads_fewer_bytes, with_values, writes_values
 from .checkpoint_kernels import Cutting
-from .operations import Effects, Use
+from .footprints import Footprints
+from .operations import Use
 from .recorded_launch import Kept, Launched
 from .trace import Extraction, Op, Trace
 
@@ -36,15 +35,16 @@ class Surviving:
     deferrable: tuple[DeferrableNeed, ...]
 
 
-class Recorded(Protocol):
-    """The recording whose values these are."""
+class Traced(Protocol):
+    """A recording."""
 
     trace: Trace
-    allocations: dict[int, Allocation]
-    doing: ActionLog
 
-    def reach(self, kernel: UserKernel, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
-        """What a launch does to memory and what the adjoint reads, and the latter by the reverse kernel's parameters."""
+
+class Saves(Protocol):
+    """What saves for a recording."""
+
+    log: ActionLog
 
     def pooled(self, call: Call) -> Call:
         """The call with memory for its needs from what the tape saves."""
@@ -57,8 +57,8 @@ class ValueCheckpoints:
     """Decides what a `recording` keeps for deferrable needs: copies of memory, or values made of it. `surviving`: what was read where it is
     by a recording that has ended."""
 
-    def __init__(self, recording: Recorded) -> None:
-        self._recording = recording
+    def __init__(self, recording: Traced, footprints: Footprints, saver: Saves) -> None:
+        self._recording, self._footprints, self._saver = recording, footprints, saver
         self.forget()
 
     def forget(self) -> None:
@@ -86,7 +86,7 @@ class ValueCheckpoints:
     def demand(self, times: Iterable[int]) -> None:
         """These launches need the memory itself."""
         wanted = set(times)
-        for a in self._recording.allocations.values() if wanted else ():
+        for a in self._footprints.allocations.values() if wanted else ():
             for need in a.deferrable:
                 if need.time in wanted:
                     a.pending = a.pending | need.region
@@ -94,19 +94,19 @@ class ValueCheckpoints:
 
     def demand_all(self) -> None:
         """What is still claimed when the recording ends is read where it is."""
-        self.demand_results({need.time for a in self._recording.allocations.values() for need in a.results})
-        self.surviving = [Surviving(a, a.pending, tuple(a.deferrable)) for a in self._recording.allocations.values() if a.deferrable]
-        for a in self._recording.allocations.values():
+        self.demand_results({need.time for a in self._footprints.allocations.values() for need in a.results})
+        self.surviving = [Surviving(a, a.pending, tuple(a.deferrable)) for a in self._footprints.allocations.values() if a.deferrable]
+        for a in self._footprints.allocations.values():
             a.pending, a.deferrable = a.needed, []
 
     def release(self, times: set[int]) -> None:
         """These launches need nothing that is deferred any more."""
-        for a in self._recording.allocations.values() if times else ():
+        for a in self._footprints.allocations.values() if times else ():
             a.deferrable = [c for c in a.deferrable if c.time not in times]
 
     def demand_results(self, times: Collection[int]) -> None:
         """These launches need what they left in memory."""
-        for a in self._recording.allocations.values() if times else ():
+        for a in self._footprints.allocations.values() if times else ():
             for need in a.results:
                 a.pending = a.pending | need.region if need.time in times else a.pending
             a.results = [need for need in a.results if need.time not in times]
@@ -120,7 +120,7 @@ class ValueCheckpoints:
             if new is None:
                 self.demand_results({time})
                 continue
-            for a in self._recording.allocations.values():
+            for a in self._footprints.allocations.values():
                 a.results = [need for need in a.results if need.time != time]
             self.demand({time})
             self._recording.trace.change(time, operation=new)
@@ -131,7 +131,7 @@ class ValueCheckpoints:
         """A launch with an adjoint that reads nothing of what it left for what loops carry; None where that needs more of what was."""
         assert old.adjoint is not None
         adjoint = old.kernel.reverse_for(replace(old.adjoint.pattern, results=False), old.call)
-        effects, uses = self._recording.reach(old.kernel, adjoint, old.call)
+        effects, uses = self._footprints.reach(old.kernel, adjoint, old.call)
         known: dict[int, Region] = {}
         for use in old.effects.before:
             known[id(use.allocation)] = known.get(id(use.allocation), EMPTY) | use.region
@@ -153,13 +153,13 @@ class ValueCheckpoints:
 
     def _spares(self, time: int, cut: Cutting, hit: set[int]) -> bool:
         """Whether with the values a launch needs less of the memory that is not about to be written, too."""
-        needs = (need for a in self._recording.allocations.values() for need in a.deferrable if need.time == time)
+        needs = (need for a in self._footprints.allocations.values() for need in a.deferrable if need.time == time)
         return any(need.position not in hit and cut.spares(need.position) for need in needs)
 
     def _keep(self, time: int, cut: Cutting) -> None:
         """Computes the values now, from memory that is still as the launch saw it; its adjoint reads them from here on."""
         old = self._launched(time)
-        call = self._recording.pooled(old.call)
+        call = self._saver.pooled(old.call)
         call.prepare([cut.extraction, *_of_reverse(cut, call)])
         kept = self.room_for(cut)  # read where they are written
         arguments = call.bound.arguments
@@ -167,7 +167,7 @@ class ValueCheckpoints:
         entries = {i: a.memory for i, a in enumerate(arguments) if a.memory is not None}
         state = State(live, entries=entries, logs=[*old.logs, *kept])
         call.run(cut.extraction, pipeline.arguments(cut.parameters, call, state))
-        trace, extraction = self._recording.trace, Extraction(cut, kept, self._recording.doing.actions[-1])
+        trace, extraction = self._recording.trace, Extraction(cut, kept, self._saver.log.actions[-1])
         new = self.reading(old, cut, kept, len(trace.operations))
         trace.change(time, operation=new, keeping=extraction)
         self.release({time})
@@ -176,11 +176,11 @@ class ValueCheckpoints:
 
     def room_for(self, cut: Cutting) -> list[Memory]:
         """Room for the values of a launch."""
-        return [Memory(self._recording.space(cut.elements, dtype_of(b.element))) for b in cut.saved]
+        return [Memory(self._saver.space(cut.elements, dtype_of(b.element))) for b in cut.saved]
 
     def reading(self, old: Launched, cut: Cutting, kept: Sequence[Memory], overwriter: int | None) -> Launched:
         """The launch with an adjoint that reads the values that are kept because of operation number `overwriter`."""
-        effects, uses = self._recording.reach(old.kernel, cut.adjoint, old.call)
+        effects, uses = self._footprints.reach(old.kernel, cut.adjoint, old.call)
         note = Kept(cut.names, cut.total, overwriter)
         return replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=[*old.logs, *kept], cuts=None, kept=note)
 

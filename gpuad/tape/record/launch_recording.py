@@ -86,20 +86,20 @@ class LaunchRecording(OperationRecording):
                 self.made.refuse_earlier((d.name for d in kernel.parameters), args)
                 raise
         self._library = self._library or call.bound.library
-        self._note_shadows(call)
+        self.judge.note_shadows(call)
         for x in args:
-            self.note_array(x)
-        call = self._adopt(kernel, call)
+            self.judge.note_array(x)
+        call = self.judge.with_known_shadows(kernel, call)
         bare = any(a.memory is not None and not a.shadows and a.memory.is_float for a in call.bound.arguments)
         adjoint, primal = None, kernel.primal(call.aliases())
         if pipeline.active_positions(call):
             adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
-            self._refuse_taint(kernel, adjoint, call)
+            self.judge.refuse_taint(kernel, adjoint, call)
             check_flow(kernel, call, adjoint.escapes, True)
             call = replace(call, exact=adjoint.exact)
         else:
-            self._refuse_taint(kernel, None, call)
-        operation = self._operation(kernel, primal, adjoint, call, where)
+            self.judge.refuse_taint(kernel, None, call)
+        operation = self.footprints.operation(kernel, primal, adjoint, call, where)
         if self.store and adjoint is not None:
             self.store.refuse_deciding(operation, adjoint)
         reverse = (
@@ -109,7 +109,7 @@ class LaunchRecording(OperationRecording):
         )
         call.prepare([(adjoint.augmented if adjoint is not None else None) or primal, *reverse])
         arguments = call.bound.arguments
-        seen = tuple(u for u in self._touched(kernel, call)[0] if not arguments[u.position].shadows)
+        seen = tuple(u for u in self.footprints.touched(kernel, call)[0] if not arguments[u.position].shadows)
         given = [*call.bound.primals(), *call.offset_values()]
         doubtful = adjoint is not None and bool(pipeline.stores_in_doubt(adjoint, call))
         paired = not seen and all(arguments[u.position].shadows for u in operation.effects.writes)
@@ -123,7 +123,7 @@ class LaunchRecording(OperationRecording):
         executor = call.executor
         with executor.on(call.stream):
             self.streams.enter(executor)
-            reads, writes = self._touched(operation.kernel, call)
+            reads, writes = self.footprints.touched(operation.kernel, call)
             loads, stores = self.stage(reads, writes, lambda position: call.bound.arguments[position].array)
             check = self._checked(known)
             stream = None if executor.stream() is None else True if call.stream is None else call.stream

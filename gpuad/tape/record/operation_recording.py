@@ -64,7 +64,7 @@ class OperationRecording(Repeating):
     def known_call(self, key: Hashable | None, judge: Callable[[], _K]) -> _K:
         """What is known of a call in these words, if it has some that say all; found out now where it is new, or holds no more."""
         known = self.known_calls.get(key) if key is not None else None
-        if known is None or self._tainted or not known.holds(self.shadows):
+        if known is None or self.judge.is_tainted or not known.holds(self.shadows):
             known = judge()
             if key is not None:
                 self.known_calls[key] = known
@@ -104,7 +104,7 @@ class OperationRecording(Repeating):
             if opened:
                 self.guard.open(opened)
             if action is not None:
-                self.doing.do(action)
+                self.saver.log.do(action)
             perform(storing(op.stores))
 
         self._append(self.within.rerunning(op), make)
@@ -117,15 +117,20 @@ class OperationRecording(Repeating):
         op = trace.coming = self._with_logs(op)
         assert op.operation is not None
         try:
-            self._before(op.operation, time)
+            self.within.before(op.operation, time)
+            if self.marks.looks:
+                self.marks.compare(op.operation, time)
+            self.saver.before(op.operation, time)
             operation = trace.at(time).operation
             assert operation is not None
             self.guard.lock_operands(operation)
             try:
                 make(_making(op))
-                self._after(operation, time)
-                self._note_uses(op)
-                coming = replace(trace.coming, actions=self.doing.taken(), room=self._saved.here(), locks=self.guard.taken())
+                self.saver.after(operation, time)
+                if self.marks.looks:
+                    self.marks.mark(operation)
+                self.judge.note_uses(op)
+                coming = replace(trace.coming, actions=self.saver.log.taken(), room=self.within.saved.here(), locks=self.guard.taken())
                 trace.append(coming)
             except BaseException as error:
                 self.state = interrupted_by(error, f"at operation {time} ({operation.name})")
@@ -133,7 +138,7 @@ class OperationRecording(Repeating):
         finally:
             trace.coming = None
         self.within.after(time)
-        if copied := self.doing.taken():
+        if copied := self.saver.log.taken():
             trace.change(time, actions=(*trace.at(time).actions, *copied))
 
     def take_over(self, op: Op) -> None:
@@ -151,7 +156,7 @@ class OperationRecording(Repeating):
             if op.key.what is Foreign:
                 self.guard.open(op.key.args)
             elif action is not None:
-                self.doing.do(action)
+                self.saver.log.do(action)
 
         rerun = None if op.rerun is None else replace(op.rerun, arrives={})
         self._append(replace(op, operation=op.came, rerun=rerun, keeping=None), make)
@@ -160,9 +165,9 @@ class OperationRecording(Repeating):
         """Meets the memory of an op, and notes the shadows with which it came."""
         operation = op.came
         if isinstance(operation, Launched):
-            self._note_shadows(operation.call)
+            self.judge.note_shadows(operation.call)
             for x in op.key.args:
-                self.note_array(x)
+                self.judge.note_array(x)
         elif isinstance(operation, Ruled):
             rule_calls.note_shadows(operation, op.key, self)
         elif operation is not None:
@@ -177,32 +182,8 @@ class OperationRecording(Repeating):
         if not self.within.stores:
             return op
         with suppress(Full):
-            return replace(op, operation=replace(operation, logs=pipeline.new_logs(operation.adjoint, self.pooled(operation.call))))
+            return replace(op, operation=replace(operation, logs=pipeline.new_logs(operation.adjoint, self.saver.pooled(operation.call))))
         return op
-
-    def _note_uses(self, op: Op) -> None:
-        """Notes what an op has read and written without a shadow: of interest if one turns up later."""
-        operation = op.came
-        if isinstance(operation, Launched):
-            assert isinstance(op.known, KnownLaunch)
-            if not op.known.paired:
-                self._note_bare(operation, op.known.reads)
-        elif isinstance(operation, Ruled):
-            for a, region in operation.read_bare():
-                a.read_bare = a.read_bare | region
-            for a, region, tainted in operation.written_bare():
-                if tainted:
-                    self._tainted = True
-                    a.tainted = a.tainted | region
-                else:
-                    a.written_bare = a.written_bare | region
-        elif operation is not None:
-            for use in operation.effects.writes:
-                a = use.allocation
-                if op.key.what is Foreign:
-                    a.written_bare = a.written_bare | use.region
-                else:
-                    a.read_bare = a.read_bare - use.region
 
     def _stage_rule(self, operation: Ruled) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
         operands, others = operation.operands, []
@@ -301,7 +282,7 @@ class OperationRecording(Repeating):
         made.where = op.key.where
         self.made.note(made)
         self.streams.making(made.stream, made.source)
-        self.trace.append(replace(op, room=self._saved.here()))
+        self.trace.append(replace(op, room=self.within.saved.here()))
 
     def record_renewed(self, made: Made, wanted: tuple[Any, ...], line: Any, where: str) -> None:
         """Records that the memory of an array that an operation has made is that of a new one from here on."""

@@ -23,6 +23,7 @@ from ...program.ir.region import Region, of_array
 from ...public_calls import show
 from ...runtime.array_locks import writeable
 from ...runtime.base import Memory
+from ..reverse.shadows import Shadows
 from .call_keys import CallKey, RuleKey, lasting
 from .known_calls import KnownCall, call_key, line_of, place_of, user_frame
 from .operations import Effects, Use
@@ -120,8 +121,8 @@ def _adopt(operands: Mapping[str, Operand], given: Mapping[str, Any], tape: Any)
     """Notes the shadows of a call's arrays."""
     for n, o in operands.items():
         if o.shadow is not None:
-            tape.adopt(o.use.allocation, o.extent, o.memory, leaf_memory(o.shadow), n)
-            tape.note_array(given.get(n))
+            tape.judge.adopt(o.use.allocation, o.extent, o.memory, leaf_memory(o.shadow), n)
+            tape.judge.note_array(given.get(n))
 
 
 def note_shadows(operation: Ruled, key: CallKey, tape: Any) -> None:
@@ -237,9 +238,9 @@ def _with_constants(rule: Declared, constants: Mapping[str, Any]) -> Effect:
 
 def _note_number(rule: Declared, name: str, x: Active, tape: Any) -> None:
     """One shadow for two values would hide that host arithmetic lies between them."""
-    tape.adopt_number(resolve(x.shadow), name)
+    tape.judge.adopt_number(resolve(x.shadow), name)
     value = np.asarray(x.value)[()]
-    known = tape.actives.setdefault(address(x.shadow), value)
+    known = tape.judge.values.setdefault(address(x.shadow), value)
     if known.dtype == value.dtype and known.tobytes() != value.tobytes():
         raise ShadowError(
             f"`{name}` of {rule.name}: one shadow for two values ({known} and {value}): host arithmetic on a scalar is not recorded; give "
@@ -288,7 +289,7 @@ def _operand(rule: Declared, effect: Effect, name: str, x: Any, tape: Any, known
             "copy where the rule reads it. Nothing was run."
         )
     if shadow is None and not isinstance(x, Stopped):
-        shadow = _known_shadow(rule, effect, name, array, use, tape)
+        shadow = _known_shadow(rule, effect, name, array, use, tape.shadows)
     return Operand(name, array, shadow, isinstance(x, Stopped), isinstance(x, Const), use, memory, extent)
 
 
@@ -316,22 +317,22 @@ def _layout(array: Any, *, halves: bool = False) -> Any:
     return tuple(array.shape), dtype, steps
 
 
-def with_new_shadows(operation: Ruled, tape: Any) -> Ruled:
+def with_new_shadows(operation: Ruled, shadows: Shadows) -> Ruled:
     """A recorded call, now that memory which it wrote is known to have a shadow: its reverse clears it."""
     found = dict(operation.operands)
     for n in operation.effect.writes:
         o = found.get(n)
         if o is not None and o.shadow is None:
-            found[n] = replace(o, shadow=_known_shadow(operation.rule, operation.effect, n, o.array, o.use, tape))
+            found[n] = replace(o, shadow=_known_shadow(operation.rule, operation.effect, n, o.array, o.use, shadows))
     return replace(operation, operands=found)
 
 
-def _known_shadow(rule: Declared, effect: Effect, name: str, array: Any, use: Use, tape: Any) -> Any:
+def _known_shadow(rule: Declared, effect: Effect, name: str, array: Any, use: Use, shadows: Shadows) -> Any:
     """The shadow that an array's memory has, if the rule only writes there."""
-    pairing = tape.shadows.of(use.allocation, use.region)
-    if pairing is not None and tape.shadows.width > 1:
+    pairing = shadows.of(use.allocation, use.region)
+    if pairing is not None and shadows.width > 1:
         raise ShadowError(
-            f"`{name}` of {rule.name} is memory with {tape.shadows.width} shadows; rules take one shadow an array. Nothing was run."
+            f"`{name}` of {rule.name} is memory with {shadows.width} shadows; rules take one shadow an array. Nothing was run."
         )
     if pairing is None:
         return None

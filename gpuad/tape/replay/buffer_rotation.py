@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from ...arguments.arrays import address, resolve
 from ...ir.nodes import Kernel, Store
@@ -26,20 +26,10 @@ from ..memory.versions import Allocation, Piece, copying_live
 from ..record.operations import Use
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled
-from ..record.trace import Op, Trace
+from ..record.recording import Recording
+from ..record.trace import Op
 
 _LITTLE = 1 / 8  # share of a state that may be copied along
-
-
-class Recorded(Protocol):
-    """What is asked of a recording."""
-
-    trace: Trace
-    allocations: dict[int, Allocation]
-    restore: bool
-
-    def touched(self, operation: Launched) -> tuple[list[Use], list[Use]]:
-        """What a launch reads and writes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +62,7 @@ class _Change:
     places: dict[int, Piece] = field(default_factory=dict)  # by address
 
 
-def redirected(recording: Recorded) -> dict[int, list[Action]]:
+def redirected(recording: Recording) -> dict[int, list[Action]]:
     """The actions of those ops that change, by number."""
     ops = recording.trace.ops
     if not recording.trace.is_plain or recording.restore or any(op.loads for op in ops):
@@ -103,7 +93,7 @@ def _allocations(op: Op) -> set[int]:
     return {address(memory.root) for memory in memories}
 
 
-def _launch(recording: Recorded, op: Op, time: int) -> _Launch | None:
+def _launch(recording: Recording, op: Op, time: int) -> _Launch | None:
     """The op as a launch that could as well be made with arrays elsewhere; None if it is none."""
     operation = op.operation
     if not isinstance(operation, Launched) or operation.logs or operation.kept is not None or op.check is not None:

@@ -8,8 +8,8 @@ recording that goes on from them: what is known of memory is what they did to it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from operator import is_
 from typing import Any
 
@@ -44,16 +44,15 @@ class Repeating(Recording):
     _library: str | None
     streams: Streams
 
-    def __init__(self, within: Limits, made: MadeArrays) -> None:
+    def __init__(self, within: Limits, made: MadeArrays, first: Callable[[], bool]) -> None:
         self.guard = made.guard
         self.cursor = Cursor()
-        super().__init__(within, made)
+        super().__init__(within, made, first)
 
     def forget(self) -> None:
         """Begins anew."""
         self.cursor.forget(comparable=not self.exact)
         super().forget()
-        self.doing.taken()
         self.guard.forget()
         self.made.staging.forget()
 
@@ -78,15 +77,6 @@ class Repeating(Recording):
         self.trace.is_whole = False
         self.cursor.drop(why)
 
-    @contextmanager
-    def logging(self, log: ActionLog) -> Iterator[ActionLog]:
-        """Within it actions go to a log of their own."""
-        before, self.doing = self.doing, log
-        try:
-            yield log
-        finally:
-            self.doing = before
-
     @property
     def learns(self) -> bool:
         """Whether the program is new, as far as it has come."""
@@ -104,7 +94,7 @@ class Repeating(Recording):
         if self.cursor.why:
             return False
         write_early(self.trace)
-        self.values.keep_cheaper_values()
+        self.saver.values.keep_cheaper_values()
         if not self.within.expects():
             self.cursor.why = "within its budget, nothing but what adjoints need is kept from now on"
             return False
@@ -217,22 +207,20 @@ class Repeating(Recording):
         words = {key: known for key, known in self.words.items() if known.made in again}
         allocations = self.allocations
         self.cursor.miss(place + why)
-        with self.within.resuming() if passed else nullcontext(), self.logging(ActionLog()):
+        with self.within.resuming() if passed else nullcontext(), self.saver.logging(ActionLog()):
             self.forget()
             self.state = state
             try:
-                self._earlier = allocations
-                for op in passed:
-                    self.take_over(op)
-                    if self.within.stores and self._saved.here() != op.room:
-                        raise TapeError("what the program saves has moved; record it with a new tape")
+                with self.footprints.taking_over(allocations):
+                    for op in passed:
+                        self.take_over(op)
+                        if self.within.stores and self.within.saved.here() != op.room:
+                            raise TapeError("what the program saves has moved; record it with a new tape")
                 self.words.update(words)
                 self.cursor.compare_with(previous)
             except BaseException as error:
                 self.state = interrupted_by(error)
                 raise
-            finally:
-                self._earlier = {}
 
     def take_over(self, op: Op) -> None:
         """Records an op that was made in this round already."""

@@ -50,23 +50,18 @@ class ReversePlanner:
         tape = self._tape
         if type(seeds) is dict:
             seeds = _inside(seeds, tape)
-        operations, known, trace = tape.operations, tape.shadows, tape.trace
+        operations, known = tape.operations, tape.shadows
         premises = operations, known, known.count, tape.surroundings(), tape.within.script
         if self._last is not None and seeds is not None and not lasting and self._last.matches(seeds, premises):
             self._begin_work()
             return self._last.resolved(seeds), self._last.plan
-        tape.shadows, before = known.copy(), self._seeds.last
-        bare = [(a, a.written_bare) for a in tape.allocations.values()]
-        try:
+        before = self._seeds.last
+        with tape.judge.supposing():
             resolved = self._seeds.resolved(seeds, lasting=lasting) if seeds is not None else None
             plan = self._plan(operations, resolved, self._seeds.placements(resolved or (), lasting))
             comes_again = seeds is not None and resolved is not None and not lasting and as_before(seeds, resolved, before)
             self._last = SeedKey.of(seeds or {}, resolved or (), premises, plan) if comes_again else None
             return resolved, plan
-        finally:
-            tape.shadows, tape.trace = known, trace
-            for allocation, region in bare:
-                allocation.written_bare = region
 
     def _plan(self, operations: Sequence[Operation], resolved: list[Seed] | None, placements: Placements) -> Plan:
         """The plan for such seeds, kept as long as the recording of these operations is."""

@@ -119,8 +119,8 @@ class Seeds:
         region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
         own = key.shadows if isinstance(key, BatchDuplicated) else (key.own_shadow,) if key.has_shadow else ()
         if known is not None and own:
-            self._recording.add_pair(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
-            self._recording.note_array(key)
+            self._recording.judge.add_pair(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
+            self._recording.judge.note_array(key)
         pairings = self._recording.shadows.all_of(known, region) if known is not None else ()
         if not pairings:
             raise TapeError("a seed for memory that was not part of the recording. No shadow was touched.")
