@@ -48,6 +48,7 @@ _USUAL = frozenset((bool, int, float, complex))
 def provide(operations: Mapping[str, Callable[..., Any]]) -> None:
     """Gives pairs their array operations, by NumPy's names."""
     _operations.update(operations)
+    _known_by.clear()
 
 
 def operation(name: str) -> Callable[..., Any]:
@@ -122,7 +123,13 @@ def _replaced(name: str) -> Any:
 
 def _comparison(name: str) -> Any:
     """`pair < other`: a plain array of bool, which carries no gradient."""
-    return lambda self, other: getattr(operator, name)(self.primal, getattr(other, "primal", other))
+    compare = getattr(operator, name)
+    return lambda self, other: compare(_values(self), _values(other))
+
+
+def _values(x: Any) -> Any:
+    """What is compared of an operand, of which the result has nothing."""
+    return x.own_primal if hasattr(type(x), "own_primal") else getattr(x, "primal", x)
 
 
 def is_operand(x: Any) -> bool:
@@ -163,6 +170,8 @@ class Arithmetic:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
         """`np.exp(x)`, `numpy_array * x`: NumPy asks here before it computes."""
+        if method == "__call__" and out is None and not keywords and ufunc.__name__ not in _COMPARED:
+            return operation(ufunc.__name__)(*inputs)
         return _forwarded(ufunc.__name__, method, inputs, out[0] if isinstance(out, tuple) else out, keywords)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
@@ -173,7 +182,9 @@ class Arithmetic:
 
     def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
         """`np.where(mask, x, y)`, `np.sum(x)`."""
-        own = operation(named(function))
+        own = _known_by.get(function)
+        if own is None:
+            own = _known_by[function] = operation(named(function))
         return own(*args, **by_place(function, own, keywords)) if keywords else own(*args)
 
 
@@ -193,6 +204,8 @@ class Operators(Arithmetic):
     swapaxes, squeeze = _recorded("swapaxes"), _recorded("squeeze")
 
 
+_COMPARED = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne"}
+_known_by: dict[Any, Callable[..., Any]] = {}  # the operations, by the array library's functions
 _METHODS_OF_UFUNCS = {
     ("add", "reduce"): "sum", ("multiply", "reduce"): "prod", ("maximum", "reduce"): "max", ("minimum", "reduce"): "min",
     ("logical_and", "reduce"): "all", ("logical_or", "reduce"): "any",
@@ -216,7 +229,7 @@ def _forwarded(name: str, method: str, inputs: Sequence[Any], out: Any, keywords
         return operation(_METHODS_OF_UFUNCS[name, method])(x, **{k: v for k, v in known.items() if k != "dtype" or v is not None})
     if method != "__call__":
         raise ArgumentTypeError(f"{name}.{method} of a Duplicated is not recorded; gpuad.ops has sum, prod, max, cumsum and scatter_add")
-    compare = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq", "not_equal": "ne"}.get(name)
+    compare = _COMPARED.get(name)
     if compare and out is None and not keywords:
-        return getattr(operator, compare)(*(getattr(x, "primal", x) for x in inputs))
+        return getattr(operator, compare)(*map(_values, inputs))
     return operation(name)(*inputs, **({} if out is None else {"out": out}), **keywords)

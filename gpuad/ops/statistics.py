@@ -189,13 +189,13 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     if period is not None or any(isinstance(v, Duplicated) for v in (left, right)):
         raise UnsupportedError("interp: period, and a gradient of left or right, are not recorded")
     x, xp, fp = (as_operand("interp", v) for v in (x, xp, fp))
-    library, places = library_behind([x, xp, fp]), bare(xp)
-    at = library.clip(library.searchsorted(places, bare(x), side="right"), 1, places.size - 1)
+    library, places, values = library_behind([x, xp, fp]), primal_of(xp), primal_of(x)
+    at = library.clip(library.searchsorted(places, values, side="right"), 1, places.size - 1)
     low, high = at - 1, at
     x0, f0 = take(xp, low), take(fp, low)
     slope = apply("divide", apply("subtract", take(fp, high), f0), apply("subtract", take(xp, high), x0))
     found = apply("add", f0, apply("multiply", slope, apply("subtract", x, x0)))
-    ends = ((left, 0, bare(x) < places[0]), (right, places.size - 1, bare(x) > places[-1]))
+    ends = ((left, 0, values < places[0]), (right, places.size - 1, values > places[-1]))
     for value, end, beyond in ends:
         if bool(beyond.any()):
             found = apply("where", beyond, part(fp, 0, end) if value is None else value, found)

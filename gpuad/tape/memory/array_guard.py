@@ -39,7 +39,7 @@ class Guard:
         self._others: dict[int, dict[int, Array]] = {}
         self._news: list[tuple[Array, bool]] = []
         self._known: dict[int, object] = {}  # calls whose arrays are locked, as far as they will be
-        self._opened: dict[int, list[Array]] = {}  # what may be written until the next operation on it, by the address of its owner
+        self.opened: dict[int, list[Array]] = {}  # what may be written until the next operation on it, by the address of its owner
 
     def lock_operands(self, operation: Operation) -> None:
         """Locks what the recording depends on from this operation on."""
@@ -67,8 +67,8 @@ class Guard:
     def _close(self, owner: Array) -> None:
         """An operation works on an array: what was opened of it is locked again."""
         where = address_of(owner)
-        for key in {where, self._outside(where)} if self._opened else ():
-            for array in self._opened.pop(key, ()):
+        for key in {where, self._outside(where)} if self.opened else ():
+            for array in self.opened.pop(key, ()):
                 self.locks.lock(array)
 
     def _lock(self, key: int, array: Array, made: bool) -> None:
@@ -90,16 +90,11 @@ class Guard:
 
     def _open(self, array: Array) -> None:
         if self.locks.goes_on:
-            self._opened.setdefault(address_of(owner_of(array)), []).extend(self.locks.open(array))
-
-    @property
-    def holds_open(self) -> bool:
-        """Whether an array may be written until the next operation on it."""
-        return bool(self._opened)
+            self.opened.setdefault(address_of(owner_of(array)), []).extend(self.locks.open(array))
 
     def lend(self, whole: Any, view: Any) -> None:
         """Somebody gets an array that an operation made, or a view of it."""
-        if self.locks.goes_on and isinstance(whole, np.ndarray) and address_of(whole) not in self._opened:
+        if self.locks.goes_on and isinstance(whole, np.ndarray) and address_of(whole) not in self.opened:
             self.locks.lend(whole, view)
 
     def let_go(self, array: NdArray) -> None:
@@ -118,7 +113,7 @@ class Guard:
             for array in _host((*args, *op.key.args)):
                 self._open(array)
         else:
-            for array in _host(args) if self._opened else ():
+            for array in _host(args) if self.opened else ():
                 self._close(owner_of(array))
             for array, made in op.locks:
                 self.locks.lock(array, made)

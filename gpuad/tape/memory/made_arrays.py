@@ -103,9 +103,12 @@ class MadeArrays:
         """Whether it is a view of an array that an operation made: what others have of that are views of their own (`handed_out`)."""
         return type(array) is np.ndarray and bool(array.size) and address(owner_of(array)) in self.arrays
 
-    def is_own_shadow(self, array: Any) -> bool:
-        """Whether it is a view of the shadow of one."""
-        return type(array) is np.ndarray and bool(array.size) and self.homes.has(owner_of(array))
+    def owner_of_shadow(self, array: Any) -> Made | None:
+        """The array of an operation of whose shadow it is a view; None where there is none."""
+        if type(array) is not np.ndarray or not array.size:
+            return None
+        where = self._owners.get(address(owner_of(array)))
+        return None if where is None else self.arrays.get(where)
 
     def handed_out(self, x: Any) -> Any:
         """What a caller's code may keep: of an array that an operation made, or a view of it, one that keeps its memory from being used

@@ -41,6 +41,7 @@ _PAIR = 3  # the very pair, with its array laid out as it was
 _ARRAY = 4  # the same memory, or what the same buffer stands for
 _PARTS = 5  # of a list or tuple
 _SAME = 6  # slices, NumPy's numbers, types
+_WRITTEN = 8  # a number by how it is written, with the signs of its zeros
 _CONTENT = 7  # an array, of which no step works on the memory, by its bytes
 
 Expected: TypeAlias = "tuple[int, Any, Any]"
@@ -125,7 +126,7 @@ class BoundCalls:
                     return False
             elif not self._is_expected(x, kind, a, b, taken):
                 return False
-        return self._tape.state is RECORDING and not self._guard.holds_open
+        return self._tape.state is RECORDING and not self._guard.opened
 
     def _is_expected(self, x: Any, kind: int, a: Any, b: Any, taken: list[tuple[Any, Any]]) -> bool:
         if kind == _HANDLE:
@@ -142,13 +143,18 @@ class BoundCalls:
             return all(self._is_expected(y, each[0], each[1], each[2], taken) for y, each in zip(x, a, strict=True))
         if kind == _CONTENT:
             return type(x) is np.ndarray and (x.shape, x.dtype) == b and x.tobytes() == a
+        if kind == _WRITTEN:
+            return type(x) is b and repr(x) == a
         return x is a or (kind == _SAME and type(x) is type(a) and same(a, x))
 
     def _is_array(self, x: Any, a: Any, like: Outline, taken: list[tuple[Any, Any]]) -> bool:
         """Whether an array is what a step works on, or what the buffer stands for on which it does."""
-        found = self._known(x, like) if type(x) is np.ndarray else None
-        if found is None or not (found is a or same_array(a, found)):
+        if type(x) is not np.ndarray:
             return False
+        if not self._staging.takes_alone(x, a, like):
+            found = self._known(x, like)
+            if found is not a and not same_array(a, found):
+                return False
         taken.append((a, x))
         return True
 
@@ -197,8 +203,8 @@ class BoundCalls:
             if x._made_by is None or x.owner is not self._tape:
                 raise Unbound
             return _HANDLE, x._seen, x.inner
-        if kind in (int, float, bool):
-            return _NUMBER, x, kind
+        if kind in (int, float, bool, complex):
+            return (_NUMBER if kind is not complex else _WRITTEN), x if kind is not complex else repr(x), kind
         if x is None or isinstance(x, type):
             return _IS, x, None
         if kind in (str, slice) or isinstance(x, np.dtype | np.generic):

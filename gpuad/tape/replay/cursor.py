@@ -28,8 +28,8 @@ class Made(Protocol):
     def is_own(self, array: Any) -> bool:
         """Whether it is a view of an array that an operation made."""
 
-    def is_own_shadow(self, array: Any) -> bool:
-        """Whether it is a view of a shadow of one."""
+    def owner_of_shadow(self, array: Any) -> Any:
+        """The array of an operation of whose shadow it is a view; None where there is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class TracedProgram:
 
     ops: Sequence[Op]
     arrays: tuple[tuple[Any, tuple[Any, ...]], ...]
-    shadows: tuple[tuple[Any, tuple[Any, ...]], ...]
+    shadows: tuple[tuple[Any, tuple[Any, ...], Any], ...]
     surroundings: tuple[Any, ...]
 
     @classmethod
@@ -48,9 +48,10 @@ class TracedProgram:
         which of what it made for a shadow, which stays where it is."""
         found = {id(a): a for op in ops for a in op.arrays}.values()
         arrays = [a for a in found if not made.is_own(a)]
-        shadows = [a for a in arrays if made.is_own_shadow(a)]
-        others = tuple((a, signature(a)) for a in arrays if not made.is_own_shadow(a))
-        return cls(ops, others, tuple((a, layout(a)) for a in shadows), surroundings)
+        owners = [made.owner_of_shadow(a) for a in arrays]
+        others = tuple((a, signature(a)) for a, owner in zip(arrays, owners, strict=True) if owner is None)
+        shadows = tuple((a, layout(a), owner) for a, owner in zip(arrays, owners, strict=True) if owner is not None)
+        return cls(ops, others, shadows, surroundings)
 
     def holds(self, surroundings: tuple[Any, ...]) -> bool:
         """Whether all of that is still so."""
@@ -61,7 +62,7 @@ class TracedProgram:
         for array, was in self.arrays:
             if signature(array) != was:
                 return array
-        return next((array for array, was in self.shadows if layout(array) != was), None)
+        return next((array for array, was, owner in self.shadows if owner.looked and layout(array) != was), None)
 
 
 class Cursor:
