@@ -125,7 +125,7 @@ def version() -> str:
         key = disk_cache.key_of("version", sys.version, *stamps, *folders)
         found = disk_cache.read(key, ".version")
         if found is None:
-            found = _digest(package, [path for path, _ in files]).encode()
+            found = _digest(str(package), [path for path, _ in files]).encode()
             disk_cache.write(key, ".version", found)
     except OSError:
         return ""
@@ -141,10 +141,11 @@ def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:
                 yield entry.path, entry.stat()
 
 
-def _digest(package: Path, files: Sequence[str]) -> str:
+def _digest(package: str, files: Sequence[str]) -> str:
     digest = sha256()
-    for file in files:
-        digest.update(Path(file).relative_to(package).as_posix().encode() + b"\0" + sha256(Path(file).read_bytes()).digest())
+    for name in files:
+        with open(name, "rb", buffering=0) as file:
+            digest.update(name[len(package) :].encode() + b"\0" + sha256(file.read()).digest())
     digest.update("\0".join([sys.version, platform.machine(), *map(_version, _LIBRARIES)]).encode())
     return digest.hexdigest()
 

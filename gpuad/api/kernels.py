@@ -149,8 +149,8 @@ class Kernel(TextKernel):
         self.specializations = self._kept.specializations
         self._suited: dict[tuple[int | None, frozenset[str]], Kernel] = {}
         self._ready: dict[Hashable, Ready] = {}
-        self._alike: dict[Hashable, Ready] = {}  # but for whole numbers
         self._first_numbers: dict[int, int] | None = None  # those that move arrays, in the first call
+        self._alike: dict[Hashable, Ready] = {}  # but for whole numbers
         self._again: Past = {}
         self._varying = VaryingNumbers()
         self.facts = self._kept.facts
@@ -453,14 +453,14 @@ class Kernel(TextKernel):
         made, call = self._renumbered(self._alike.get(apart), args, stream)
         if call is None:
             call = self._bound(grid, block, args, shared_mem, stream, kinds, tangents)
-            call = replace(call, varying=self._varying.met(call))
+            call = call.but(varying=self._varying.met(call))
             made = ready(call, args) if apart is not None else None
         if made is not None:
             for known_calls, key in ((self._ready, like), (self._alike, apart)):
                 if len(known_calls) >= _MANY:
                     known_calls.clear()
                 known_calls[key] = made
-            call = replace(call, shared=made.shared)
+            call = call.but(shared=made.shared)
         return call
 
     def _renumbered(self, model: Ready | None, args: Sequence[Any], stream: Any) -> tuple[Ready | None, Call | None]:
@@ -469,7 +469,7 @@ class Kernel(TextKernel):
         call = made.call(args, stream, self._varying.of(made.frame)) if made is not None else None
         if made is None or call is None:
             return None, None
-        call = replace(call, varying=self._varying.met(call))
+        call = call.but(varying=self._varying.met(call))
         plain = self.primal()
         if self._loose(call, self._inside_of(plain, call)) != call.loose or self._absent_in(plain, call) != call.absent:
             return None, None

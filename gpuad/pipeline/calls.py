@@ -130,6 +130,12 @@ class Call:
             ),
         )
 
+    def but(self, **changes: Any) -> Call:
+        """The call with other fields than those on which its `key` depends: `varying`, `exact`, `shared`."""
+        made = replace(self, **changes)
+        made.__dict__.update((name, self.__dict__[name]) for name in ("key", "frame", "overlaps") if name in self.__dict__)
+        return made
+
     @cached_property
     def at_large(self) -> Call:
         """The call as if nothing were known of the numbers that vary: what holds for it holds for all of their values."""
@@ -157,14 +163,15 @@ class Call:
         """The fact that `find` gives for the numbers of the launch, kept under its name and `key`. Where numbers vary, what is found for
         some of them is known for all for which it is found in the same way (`traced_numbers`). `find` takes nothing else that depends on
         the whole numbers of the launch. `kernel`: whose parameters they are."""
-        own, given = (*name, key), self.numbers(kernel)
+        own = (*name, key)
 
         def known() -> _T:
-            found: _T = facts.get(own, lambda: find(given))
+            found: _T = facts.get(own, lambda: find(self.numbers(kernel)))
             return found
 
         if not self.varying or own in facts.known:
             return known()
+        given = self.numbers(kernel)
         traces: Traces = facts.get(("traced", *name, self.at_large.key), Traces)
         parameters = (kernel.params[i] for i in sorted(self.varying))
         varying = {p: given.scalars[p] for p in parameters if isinstance(p, Var) and p in given.scalars}

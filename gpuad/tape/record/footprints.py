@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from ...api import Kernel
+from ...arguments import Bound
 from ...arguments.arrays import address, resolve
 from ...errors import ShadowError
 from ...ir.nodes import Kernel as Primal
@@ -40,7 +41,7 @@ class Footprints:
         """Begins anew."""
         self.allocations: dict[int, Allocation] = {}
         self._earlier: Mapping[int, Allocation] = {}
-        self._met_by: dict[int, tuple[Call, list[Use], list[Use]]] = {}
+        self._met_by: dict[int, tuple[Bound, list[Use], list[Use]]] = {}
 
     @contextmanager
     def taking_over(self, earlier: Mapping[int, Allocation]) -> Iterator[None]:
@@ -96,9 +97,9 @@ class Footprints:
 
     def touched(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
         """What the primal reads and writes in this call; found out once."""
-        known = self._met_by.get(id(call))
+        known = self._met_by.get(id(call.bound))
         if known is None:
-            known = self._met_by[id(call)] = call, *self._touching(kernel, call)
+            known = self._met_by[id(call.bound)] = call.bound, *self._touching(kernel, call)
         return known[1], known[2]
 
     def _touching(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:

@@ -96,7 +96,7 @@ class LaunchRecording(OperationRecording):
             adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
             self.judge.refuse_taint(kernel, adjoint, call)
             check_flow(kernel, call, adjoint.escapes, True)
-            call = replace(call, exact=adjoint.exact)
+            call = call.but(exact=adjoint.exact)
         else:
             self.judge.refuse_taint(kernel, None, call)
         operation = self.footprints.operation(kernel, primal, adjoint, call, where)
