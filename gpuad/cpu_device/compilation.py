@@ -21,7 +21,7 @@ from .native_libraries import NATIVE
 INCLUDE = NATIVE / "include"
 FLAGS = ("-std=c++17", "-O1", "-g0", "-w", "-fpermissive", "-shared", "-fPIC", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off")
 DEFINES = ("-D__HIPCC_RTC__", "-D__HIP_PLATFORM_AMD__=1")
-_LIBRARY = "#include <cmath>\n#include <cstring>\n#define GPUAD_INLINE static inline"
+_LIBRARY = "#include <cmath>\n#include <cstring>\n#define GPUAD_INLINE static inline\nnamespace gpuad_library {"
 _FUNCTIONS = (
     "gpuad_sinpi",
     "gpuad_cospi",
@@ -95,7 +95,7 @@ def _header(compiler: Compiler) -> Path:
     """What every text begins with: the functions that CUDA has and C++ has not, as the executor of the CPU has them, and the language; in
     the compiler's own form where it has one."""
     pieces = functions()
-    text = "\n".join((_LIBRARY, *(pieces[name] for name in _FUNCTIONS), f'#include "{INCLUDE}/gpuad_device.h"\n'))
+    text = "\n".join((_LIBRARY, *(pieces[name] for name in _FUNCTIONS), f'}}\n#undef GPUAD_INLINE\n#include "{INCLUDE}/gpuad_device.h"\n'))
     read = text + "".join(path.read_text(encoding="utf-8") for path in sorted(NATIVE.rglob("*.h")))
     header = cached(key_of("cpu device header", read, str(INCLUDE)), ".hpp", partial(_written, text))
     if not compiler.is_gnu:

@@ -221,7 +221,8 @@ def _shared_limit() -> int:
     """Bytes of shared memory that a block can have on the current device if it asks for them."""
     import cupy
 
-    return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
+    attributes = cupy.cuda.Device().attributes  # HIP has none for what has to be asked for
+    return int(attributes.get("MaxSharedMemoryPerBlockOptin", attributes["MaxSharedMemoryPerBlock"]))
 
 
 def _enqueue(function: Any, grid: Dim3, block: Dim3, values: tuple[Any, ...], shared_mem: int, stream: Any) -> None:

@@ -11,6 +11,9 @@
 #include <type_traits>
 #include <utility>
 
+#include <math.h>  // CUDA has the functions for float and double outside of a namespace
+#include <stdlib.h>
+
 #include "../launch.h"
 
 #define __global__
@@ -249,21 +252,21 @@ static inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned s) { s
 
 // --- mathematics that C++ does not have ---------------------------------------------------------------------------------------------------------
 
-using std::isfinite; using std::isinf; using std::isnan; using std::max; using std::min; using std::signbit;
+using std::max; using std::min;
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 static inline double rsqrt(double x) { return 1 / sqrt(x); }
 static inline float rsqrt(float x) { return rsqrtf(x); }
 static inline float rcbrtf(float x) { return 1 / cbrtf(x); }
 static inline double rcbrt(double x) { return 1 / cbrt(x); }
-static inline double sinpi(double x) { return gpuad_sinpi(x); }
-static inline double cospi(double x) { return gpuad_cospi(x); }
-static inline double erfcx(double x) { return gpuad_erfcx(x); }
-static inline double erfinv(double x) { return gpuad_erfinv(x); }
-static inline double erfcinv(double x) { return gpuad_erfcinv(x); }
+static inline double sinpi(double x) { return gpuad_library::gpuad_sinpi(x); }
+static inline double cospi(double x) { return gpuad_library::gpuad_cospi(x); }
+static inline double erfcx(double x) { return gpuad_library::gpuad_erfcx(x); }
+static inline double erfinv(double x) { return gpuad_library::gpuad_erfinv(x); }
+static inline double erfcinv(double x) { return gpuad_library::gpuad_erfcinv(x); }
 static inline double normcdf(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
-static inline double normcdfinv(double x) { return -M_SQRT2 * gpuad_erfcinv(2 * x); }
-static inline double cyl_bessel_i0(double x) { return gpuad_bessel_i(x, 0); }
-static inline double cyl_bessel_i1(double x) { return gpuad_bessel_i(x, 1); }
+static inline double normcdfinv(double x) { return -M_SQRT2 * gpuad_library::gpuad_erfcinv(2 * x); }
+static inline double cyl_bessel_i0(double x) { return gpuad_library::gpuad_bessel_i(x, 0); }
+static inline double cyl_bessel_i1(double x) { return gpuad_library::gpuad_bessel_i(x, 1); }
 #define GPUAD_SINGLE(NAME) \
   static inline float NAME##f(float x) { return float(NAME(double(x))); } \
   static inline float NAME(float x) { return NAME##f(x); }
@@ -320,5 +323,8 @@ static inline double __uint2double_rn(unsigned x) { return double(x); }
 static inline double __ll2double_rn(long long x) { return double(x); }
 static inline double __ull2double_rn(unsigned long long x) { return double(x); }
 static inline float __double2float_rn(double x) { return float(x); }
+static inline float __double2float_rz(double x) { float f = float(x); return fabs(double(f)) > fabs(x) ? nextafterf(f, 0) : f; }
+static inline float __double2float_ru(double x) { float f = float(x); return f < x ? nextafterf(f, HUGE_VALF) : f; }
+static inline float __double2float_rd(double x) { float f = float(x); return f > x ? nextafterf(f, -HUGE_VALF) : f; }
 
 #include "hip/hip_fp16.h"  // which hiprtc knows without an include

@@ -6,11 +6,11 @@ struct __hip_bfloat16_raw { unsigned short x; };
 struct __hip_bfloat16 {
   unsigned short bits;
   __hip_bfloat16() = default;
-  __hip_bfloat16(float v) : bits(gpuad_to_bfloat16(v)) {}
-  __hip_bfloat16(double v) : bits(gpuad_to_bfloat16(float(v))) {}
+  __hip_bfloat16(float v) : bits(gpuad_library::gpuad_to_bfloat16(v)) {}
+  __hip_bfloat16(double v) : bits(gpuad_library::gpuad_to_bfloat16(float(v))) {}
   __hip_bfloat16(const __hip_bfloat16_raw& v) : bits(v.x) {}
-  template <class T, class = std::enable_if_t<std::is_integral<T>::value>> __hip_bfloat16(T v) : bits(gpuad_to_bfloat16(float(v))) {}
-  operator float() const { return gpuad_from_bfloat16(bits); }
+  template <class T, class = std::enable_if_t<std::is_integral<T>::value>> __hip_bfloat16(T v) : bits(gpuad_library::gpuad_to_bfloat16(float(v))) {}
+  operator float() const { return gpuad_library::gpuad_from_bfloat16(bits); }
 };
 typedef __hip_bfloat16 __nv_bfloat16;
 static inline float __bfloat162float(__hip_bfloat16 v) { return v; }

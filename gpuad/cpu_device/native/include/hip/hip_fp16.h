@@ -6,11 +6,11 @@ struct __half_raw { unsigned short x; };
 struct __half {
   unsigned short bits;
   __half() = default;
-  __half(float v) : bits(gpuad_to_half(v)) {}
-  __half(double v) : bits(gpuad_to_half(v)) {}
+  __half(float v) : bits(gpuad_library::gpuad_to_half(v)) {}
+  __half(double v) : bits(gpuad_library::gpuad_to_half(v)) {}
   __half(const __half_raw& v) : bits(v.x) {}
-  template <class T, class = std::enable_if_t<std::is_integral<T>::value>> __half(T v) : bits(gpuad_to_half(double(v))) {}
-  operator float() const { return gpuad_from_half(bits); }
+  template <class T, class = std::enable_if_t<std::is_integral<T>::value>> __half(T v) : bits(gpuad_library::gpuad_to_half(double(v))) {}
+  operator float() const { return gpuad_library::gpuad_from_half(bits); }
   operator __half_raw() const { return {bits}; }
 };
 typedef __half half;
