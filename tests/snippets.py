@@ -128,6 +128,14 @@ class Reader:
                 assert words[0] in ("gpuad", *NOT_RUN), line
                 named_things_exist(line, words)
 
+    def _diff(self, block: Block) -> None:
+        """What differs between two files of the repository: what is taken away stands in the first, what is added in the second."""
+        first, second, *lines = block.text.splitlines()
+        for sign, header in (("-", first), ("+", second)):
+            (path,) = ROOT.glob(f"*/{header[4:]}")
+            held = path.read_text(encoding="utf-8").splitlines()
+            assert all(line[1:] in held for line in lines if line.startswith(sign)), header
+
     def _toml(self, block: Block) -> None:
         tomllib.loads(block.text)
 

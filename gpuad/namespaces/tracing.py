@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import update_wrapper, wraps
 from types import FunctionType, ModuleType
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.annotations import Duplicated
-from ..arguments.arrays import as_array, is_array
+from ..arguments.arrays import as_array, is_array, namespace
 from ..arguments.recorder import current
 from ..errors import ArgumentTypeError, ArgumentValueError, TapeError
 from ..public_calls import called, index, public, show
@@ -150,6 +150,11 @@ class ValueAndGrad:
         gradients = tuple(pair.shadow if pair is args[k] else _like(pair.shadow.copy(), args[k]) for k, pair in handed.items())
         return value, gradients[0] if self._one or (self.argnums is None and len(gradients) == 1) else gradients
 
+    def flat(self, *args: Any, **keywords: Any) -> Flat:
+        """The same as a function of one vector, as optimisers take it: `minimize(f, f.start, jac=True)`. `args`: where it begins, and what
+        has no gradient."""
+        return Flat(self, args, keywords)
+
     def _chosen(self, args: Sequence[Any]) -> tuple[int, ...]:
         """The places of the arguments that gradients are wanted of."""
         if self.argnums is None:
@@ -195,6 +200,57 @@ def _is_numbers(x: Any) -> bool:
 def _like(gradient: Any, x: Any) -> Any:
     """The gradient of a Python number as a number."""
     return gradient.item() if isinstance(x, float | complex) else gradient
+
+
+class Flat:
+    """A function's value and gradient as those of one vector of float64, for optimisers that take one: of NumPy, on the host. `start`: the
+    vector of the arguments that it was made with; complex numbers are two of its numbers."""
+
+    def __init__(self, whole: ValueAndGrad, args: Sequence[Any], keywords: dict[str, Any]) -> None:
+        self.whole, self._keywords = whole, keywords
+        self._places = whole._chosen(args)
+        self._args = [x.primal if k in self._places and isinstance(x, Duplicated) else x for k, x in enumerate(args)]
+        given = {k: self._args[k] for k in self._places}
+        self._like = {k: as_array(x) if _is_numbers(x) else np.asarray(x) for k, x in given.items()}
+        self.start = self._vector(given.values())
+
+    def __call__(self, x: Any, *args: Any) -> tuple[float, Any]:
+        """Gives the value and the gradient at a vector. `args`: in the place of the arguments that have no gradient, if there are any."""
+        given = self._given(x)
+        if args:
+            rest = [k for k in range(len(given)) if k not in self._places]
+            if len(args) != len(rest):
+                raise ArgumentTypeError(f"{called(self.whole.function)}: {len(rest)} arguments have no gradient, {len(args)} are given")
+            for k, value in zip(rest, args, strict=True):
+                given[k] = value
+        value, gradients = self.whole(*given, **self._keywords)
+        return value, self._vector(gradients if isinstance(gradients, tuple) else (gradients,))
+
+    def arrays(self, x: Any) -> Any:
+        """The arguments that a vector stands for: a tuple, or one alone."""
+        given = self._given(x)
+        found = tuple(given[k] for k in self._places)
+        return found[0] if len(found) == 1 else found
+
+    def _given(self, x: Any) -> list[Any]:
+        x = np.asarray(x)
+        if x.shape != self.start.shape:
+            raise ArgumentValueError(
+                f"{called(self.whole.function)}: a vector of {self.start.size} numbers, not an array of shape {x.shape}"
+            )
+        given, at = list(self._args), 0
+        for k, like in self._like.items():
+            count = int(like.size) * (2 if like.dtype.kind == "c" else 1)
+            part = np.array(x[at : at + count], np.float64)
+            part = (part.view(np.complex128) if like.dtype.kind == "c" else part).reshape(like.shape).astype(like.dtype)
+            given[k] = part.item() if isinstance(self._args[k], float | complex) else namespace(like).asarray(part)
+            at += count
+        return given
+
+    def _vector(self, arrays: Iterable[Any]) -> Any:
+        flat = [np.asarray(a.get() if hasattr(a, "get") else a) for a in arrays]
+        wide = [a.astype(np.complex128 if a.dtype.kind == "c" else np.float64).ravel().view(np.float64) for a in flat]
+        return np.concatenate(wide)
 
 
 @public

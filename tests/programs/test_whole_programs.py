@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy
 import pytest
+from example_sizes import small
 from tape_tools import nothing_is_analysed
 
 import gpuad
 from gpuad import Active, Duplicated, Tape
 
-HERE = Path(__file__).parent
-TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(HERE.glob("*.py")) if not path.stem.startswith("test_")}
+TESTS = ("example_sizes", "test_whole_programs", "test_kept_arrays", "test_examples")
+HERE, EXAMPLES = Path(__file__).parent, Path(__file__).parents[2] / "examples"
+FILES = [*(path for path in HERE.glob("*.py") if path.stem not in TESTS), *EXAMPLES.glob("*_forward.py")]
+TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FILES, key=lambda path: path.stem)}
 PROGRAMS = list(TEXTS)
 ON_DEVICE = {name for name, text in TEXTS.items() if "import cupy" in text}
 
@@ -48,6 +51,11 @@ def forget() -> None:
 
 def original(name: str) -> Any:
     return importlib.import_module(name)
+
+
+def arguments(module: Any, name: str, rng: Any) -> tuple[Sequence[Any], Sequence[int]]:
+    """What a program is called with, and the places of the arguments that gradients are wanted of."""
+    return module.arguments(rng) if hasattr(module, "arguments") else small(module, name.removesuffix("_forward"), rng)
 
 
 def changed(name: str) -> Any:
@@ -104,16 +112,16 @@ def known(number: int) -> Any:
     return nothing_is_analysed() if number > 1 else contextlib.nullcontext()
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("budget", [None, "64 MiB"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_changed_line(name: str, budget: str | None) -> None:
-    args, active = original(name).arguments(numpy.random.default_rng(3))
+    args, active = arguments(original(name), name, numpy.random.default_rng(3))
     directions = directions_of(numpy.random.default_rng(4), args, active)
     expected = slope(original(name).loss, args, active, directions)
     module, tape = changed(name), Tape(budget=budget)
-    args, _ = module.arguments(numpy.random.default_rng(3))
-    plain = float(original(name).loss(*original(name).arguments(numpy.random.default_rng(3))[0]))
+    args, _ = arguments(module, name, numpy.random.default_rng(3))
+    plain = float(original(name).loss(*args))
     assert float(module.loss(*args)) == plain  # outside of a tape it is the library
     for number in range(4):
         given = pairs_of(args, active)
@@ -127,10 +135,11 @@ def test_one_changed_line(name: str, budget: str | None) -> None:
     assert not tape.explain().anew
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_changed_line(name: str) -> None:
     module = original(name)
-    args, active = module.arguments(numpy.random.default_rng(4))
+    args, active = arguments(module, name, numpy.random.default_rng(4))
     directions = directions_of(numpy.random.default_rng(5), args, active)
     expected = slope(module.loss, args, active, directions)
     plain = float(module.loss(*args))

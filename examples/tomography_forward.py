@@ -39,6 +39,15 @@ def loss(image, angles, measured):
     return 0.5 * (residual * residual).sum() + 0.1 * total_variation(image)
 
 
-def arguments(rng):
-    angles = [0.1, 0.8, 1.7, 2.6]
-    return (rng.uniform(0, 1, (7, 7)), angles, rng.uniform(0, 3, (4, 11))), (0,)
+def phantom(n):
+    y, x = np.mgrid[-1 : 1 : 1j * n, -1 : 1 : 1j * n]
+    return 1.0 * (x * x + y * y < 0.7) - 0.6 * ((x - 0.2) ** 2 + (y + 0.2) ** 2 < 0.1) + 0.5 * ((x + 0.4) ** 2 + y * y < 0.04)
+
+
+def problem(n, count):
+    angles = np.linspace(0, np.pi, count, endpoint=False)
+    return np.zeros((n, n)), angles, project(phantom(n), angles)
+
+
+if __name__ == "__main__":
+    print("loss", loss(*problem(24, 16)))

@@ -1,7 +1,11 @@
 """A network of neurons that leak, integrate and fire with a probability that rises with the voltage: weights are sought that give wanted
 rates. Delays by a ring of buffers, refractory times by a mask."""
 
-import numpy as np
+from matplotlib import pyplot
+from scipy.optimize import minimize
+
+import gpuad
+import gpuad.numpy as np
 
 
 class Neurons:
@@ -53,7 +57,40 @@ def loss(weights, threshold, network, drives, rates):
     return np.sum((rate - rates) ** 2) + 0.01 * synchrony + 1e-3 * np.linalg.norm(weights) + 0.1 * np.inner(network.trace, rates)
 
 
-def arguments(rng):
-    network = Neurons(6, 3)
-    drives = rng.uniform(0, 0.8, (9, 6))
-    return (rng.normal(0.1, 0.4, (6, 6)), np.full(6, 0.9), network, drives, rng.uniform(0.1, 0.4, 6)), (0, 1)
+def problem(n, steps, seed=0):
+    rng = np.random.default_rng(seed)
+    network, drives = Neurons(n, 3), rng.uniform(0, 0.8, (steps, n))
+    return rng.normal(0.1, 0.4, (n, n)), np.full(n, 0.9), network, drives, np.linspace(0.05, 0.6, n)
+
+
+def fit(start, rounds):
+    objective = gpuad.value_and_grad(loss, (0, 1)).flat(*start)
+    found = minimize(objective, objective.start, jac=True, method="L-BFGS-B", options={"maxiter": rounds})
+    return objective.arrays(found.x), found.fun
+
+
+def picture(path, start, weights, threshold):
+    _, _, network, drives, rates = start
+    raster = simulate(network, weights, drives, threshold)
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3))
+    left.imshow(raster.T, aspect="auto", cmap="gray_r")
+    left.set_title("spikes")
+    right.plot(rates, "k--", label="wanted")
+    right.plot(raster[len(raster) // 3 :].mean(axis=0), label="reached")
+    right.set_title("rates")
+    right.legend()
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def main(path="spiking.png", rounds=25, n=10, steps=20):
+    start = problem(n, steps)
+    found, value = fit(start, rounds)
+    print("loss", loss(*start), "->", value)
+    picture(path, start, *found)
+    return loss(*start), value
+
+
+if __name__ == "__main__":
+    main()
