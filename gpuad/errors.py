@@ -18,7 +18,7 @@ class ArgumentError(GpuadError):
     """A call of a public function with an argument that it does not take: the message names the function and the argument. Raised before
     anything is launched or written."""
 
-    argument: tuple[Any] | None = None  # the value, as long as nobody has said whose argument it is (`public_calls`)
+    argument: tuple[Any] | None = None  # the value, until it is known whose argument it is (`public_calls`)
 
     @classmethod
     def of(cls, value: Any, message: str) -> Self:

@@ -27,7 +27,7 @@ from .errors import LaunchError
 VARIABLE = "GPUAD_LOG"
 QUIET = 2.0  # seconds of work in silence
 _APART = 1.0  # seconds between two blocks from which on they are not one piece of work
-_TICK, _LEAVE = 0.5, 5.0  # seconds between looks; and without work, after which nobody looks any more
+_TICK, _LEAVE = 0.5, 5.0  # seconds between looks; and without work, after which the looking ends
 _BAR = 20  # characters
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "off": logging.CRITICAL + 1}
 
@@ -124,7 +124,7 @@ class Progress:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether a line is drawn, in place of logged."""
+        """True if a line is drawn, in place of logged."""
         return not os.environ.get(VARIABLE) and self._is_terminal()
 
     def _is_terminal(self) -> bool:
@@ -176,7 +176,7 @@ class Progress:
         self.watched = False
 
     def forked(self) -> None:
-        """In the child of a fork nobody looks, and nothing is begun."""
+        """Begins without a stack and without a thread, in the child of a fork."""
         self.lock, self.stack, self.watched, self.drawn = threading.RLock(), [], False, False
 
 

@@ -124,7 +124,7 @@ def _given(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[s
 
 
 def not_bound(error: TypeError) -> bool:
-    """Whether the call in this frame has failed before its function began: its arguments do not fit the parameters."""
+    """True if the call in this frame has failed before its function began: its arguments do not fit the parameters."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None and traceback.tb_next.tb_frame.f_code.co_filename == __file__:
         traceback = traceback.tb_next

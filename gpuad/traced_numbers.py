@@ -318,7 +318,7 @@ def _text(x: Any, recorder: Recorder) -> str:
 
 
 def _depends(x: Any) -> bool:
-    """Whether a result has a traced value in it. Nodes of kernels have none: they were there before."""
+    """True if a result has a traced value in it. Nodes of kernels have none: they were there before."""
     if isinstance(x, Traced):
         return True
     if type(x) is dict:

@@ -21,6 +21,7 @@ from gpuad.ir.nodes import Accumulate, Atomic, How
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.pipeline import executor_of
 from gpuad.runtime.base import Memory
+from gpuad.tape.facade import recording_of
 from gpuad.tape.memory.arena import Arena
 from gpuad.tools.cases import kernel_folder
 
@@ -114,7 +115,7 @@ def launched(library: Any, tape: Tape | None = None) -> Iterator[list[Launched]]
         noted.append(Launched(kernel.name, known[id(kernel)][1], moved))
 
     def arenas() -> list[tuple[int, int]]:
-        mine = [arena for arena in vars(tape).values() if isinstance(arena, Arena)] if tape is not None else []
+        mine = [arena for arena in vars(recording_of(tape)).values() if isinstance(arena, Arena)] if tape is not None else []
         return [(address(chunk), address(chunk) + int(chunk.nbytes)) for arena in mine for chunk in arena.chunks]
 
     replaced = {name: getattr(executor, name) for name in ("launch", "prepared") if hasattr(executor, name)}

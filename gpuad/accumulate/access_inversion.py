@@ -58,7 +58,7 @@ class Move:
 
     @property
     def is_straight(self) -> bool:
-        """Whether a thread sends to its own element."""
+        """True if a thread sends to its own element."""
         return self.condition is None and not self.loops and not self.spread and all(s == b.zero(I32) for s in self.shift)
 
     @property
@@ -168,7 +168,7 @@ class AccessInversion:
         return [self.bools.get(c, c) if isinstance(c, ir.Var) else c for c in conditions]
 
     def is_even(self, loop: ir.For) -> bool:
-        """Whether all threads go through the same iterations."""
+        """True if all threads go through the same iterations."""
         step = loop.step
         if not isinstance(step, ir.Constant) or loop.var.type not in (I32, I64, U32):
             return False

@@ -138,7 +138,7 @@ class _Known:
 
 
 def _is_good(block: Block, loops: tuple[For, ...]) -> bool:
-    """Whether nothing is needed that the loops carried, and no other loop is run again in each iteration."""
+    """True if nothing is needed that the loops carried, and no other loop is run again in each iteration."""
     carried = {v for loop in loops for c in loop.carried for v in (c.var, c.result)}
     used = set(used_vars(block))
     return not carried & used and not any(isinstance(s, For | While | Assign) for s in walk_stmts(block))

@@ -128,7 +128,7 @@ def _refuse(kernel: ir.Kernel, targets: tuple[ir.Buffer, ...], alike: Collection
 
 
 def _in_order(block: ir.Block, target: ir.Buffer, *, added: bool) -> bool:
-    """Whether the block, after it, has added to the target; refuses reads that may see what was added, and stores that may clear it."""
+    """True if the block, after it, has added to the target; refuses reads that may see what was added, and stores that may clear it."""
     for stmt in block:
         if isinstance(stmt, ir.Load | ir.Take | ir.Store) and stmt.buffer == target:
             if added:

@@ -198,7 +198,7 @@ def _ends(names: Names) -> Ends:
 
 
 def is_movable(body: ir.Block) -> bool:
-    """Whether parts of the adjoint may be run by other threads, or in another order."""
+    """True if parts of the adjoint may be run by other threads, or in another order."""
     return not any(isinstance(s, _FORBIDDEN) or (isinstance(s, ir.Assign) and not s.var.type.is_float) for s in walk_stmts(body))
 
 
@@ -328,7 +328,7 @@ def _owners(piece: Slice, found: Mapping[ir.Buffer, Found]) -> set[ir.Buffer]:
 
 
 def _is_good(piece: Slice, loops: Mapping[ir.Var, ir.For]) -> bool:
-    """Whether a slice knows of its thread no more than the global index, and needs nothing that its loops carry; loops in loops would be
+    """True if a slice knows of its thread no more than the global index, and needs nothing that its loops carry; loops in loops would be
     run more often than the user's."""
     if any(isinstance(e, ir.LaunchIndex) for top in expressions_in(piece.block) for e in ir.walk(top)):
         return False

@@ -269,7 +269,7 @@ class _Launching:
 
 
 def _follows(term: Expr, bound: int, other: Expr, tighter: int) -> bool:
-    """Whether a bound follows from another one of the same index."""
+    """True if a bound follows from another one of the same index."""
     assert isinstance(term, Binary) and isinstance(other, Binary)
     if (term.left, term.op) != (other.left, other.op) or term == other:
         return False
@@ -348,7 +348,7 @@ class _Sending(Walk):
         self.known = before
 
     def surely(self, term: Expr, ranges: Ranges) -> bool:
-        """Whether a comparison of several indices holds for all in the ranges."""
+        """True if a comparison of several indices holds for all in the ranges."""
         found = [(canonical(form, self.launch), kind) for form, kind in self.constraints(term, True, ranges)]
         return bool(found) and all(kind == "<=" and len(form.terms) > 1 and interval(form, ranges)[1] <= 0 for form, kind in found)
 

@@ -73,7 +73,7 @@ class _Broadcast:
         return replace(stmt, how=ir.How.REDUCED) if isinstance(stmt, ir.Accumulate) and self.is_of_all(stmt, ()) else stmt
 
     def is_of_all(self, stmt: ir.Stmt, own: Collection[ir.Var]) -> bool:
-        """Whether the statement adds to an element of a shared array that is the same for all threads, and no secret of its branch."""
+        """True if the statement adds to an element of a shared array that is the same for all threads, and no secret of its branch."""
         if not isinstance(stmt, ir.Accumulate) or stmt.how is not ir.How.UNDECIDED or stmt.buffer.element not in (F32, F64):
             return False
         if stmt.buffer.space is not Space.SHARED or stmt.buffer.length is None:
@@ -101,7 +101,7 @@ class _Broadcast:
         return (*((rest,) if kept[0] or kept[1] or merges else ()), *sums)
 
     def picks(self, condition: ir.Expr) -> bool:
-        """Whether a condition is there to pick one thread, as far as the text says."""
+        """True if a condition is there to pick one thread, as far as the text says."""
         pairs = (e for e in ir.walk(condition) if isinstance(e, ir.Binary) and e.op == "==" and e.left.type.is_integer)
         return any(not is_uniform(e, self.same) for e in pairs)
 
@@ -199,7 +199,7 @@ def _common(index: ir.Expr, lets: Mapping[ir.Var, ir.Expr], varying: Collection[
 
 
 def _has_own(index: ir.Expr) -> bool:
-    """Whether the index may be another one for each block."""
+    """True if the index may be another one for each block."""
     return any(isinstance(e, ir.LaunchIndex) for e in ir.walk(index))
 
 
@@ -305,7 +305,7 @@ def _idle(stmt: Stmt, block: list[Stmt]) -> bool:
 
 
 def _only_store(stmt: Store, block: list[Stmt]) -> bool:
-    """Whether nothing else in the block, or deeper, writes to the array."""
+    """True if nothing else in the block, or deeper, writes to the array."""
     return sum(1 for s in walk_stmts(tuple(block)) if isinstance(s, Store | Accumulate | Take | Atomic) and s.buffer == stmt.buffer) == 1
 
 

@@ -68,12 +68,12 @@ def total(terms: list[Term], type_: Scalar) -> Expr:
 
 
 def only_conditional(terms: list[Term]) -> bool:
-    """Whether the value was used, if at all, inside a loop or an If that may not have run."""
+    """True if the value was used, if at all, inside a loop or an If that may not have run."""
     return all(t.conditional and t.predicate is None for t in terms)
 
 
 def is_linear(expr: Expr) -> bool:
-    """Whether all partials of the expression are numbers in the text, so that a seed of 0 surely contributes 0."""
+    """True if all partials of the expression are numbers in the text, so that a seed of 0 surely contributes 0."""
     match expr:
         case Binary(op="+" | "-", left=x, right=y):
             return is_linear(x) and is_linear(y)
@@ -229,7 +229,7 @@ class _Step:
         return b.chain(seed, rest) if self.comes_back_from(rest) else b.mul(rest, seed)
 
     def comes_back_from(self, partial: Expr) -> bool:
-        """Whether a partial may be infinite while what the kernel makes of the value is not."""
+        """True if a partial may be infinite while what the kernel makes of the value is not."""
         infinities = self.owner.facts.infinities
         return infinities.comes_back and infinities.may_be(partial)
 
@@ -251,7 +251,7 @@ class _Step:
         return self.down(y, b.neg(seed))
 
     def loses(self, argument: Expr) -> bool:
-        """Whether nothing comes to an argument that has overflowed, however large the seed: that may be infinite by a vertical slope."""
+        """True if nothing comes to an argument that has overflowed, however large the seed: that may be infinite by a vertical slope."""
         infinities = self.owner.facts.infinities
         return infinities.vertical and infinities.may_be(argument)
 
@@ -344,7 +344,7 @@ def factors(expr: Expr) -> Iterator[Expr]:
 
 
 def is_product(expr: Expr) -> bool:
-    """Whether the adjoint of an expression goes to both factors; the square of something longer is gone down once."""
+    """True if the adjoint of an expression goes to both factors; the square of something longer is gone down once."""
     return isinstance(expr, Binary) and expr.op == "*" and (expr.left != expr.right or isinstance(expr.left, Var))
 
 

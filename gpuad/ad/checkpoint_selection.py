@@ -141,7 +141,7 @@ class _Reverse:
                 self.spread(stmt)
 
     def has(self, stmt: ir.Stmt) -> bool:
-        """Whether the statement, or with a loop anything in it, is of the reverse part; of an If only its condition counts."""
+        """True if the statement, or with a loop anything in it, is of the reverse part; of an If only its condition counts."""
         if isinstance(stmt, ir.If):
             return self.uses(stmt.condition)
         if isinstance(stmt, ir.For | ir.While):

@@ -87,14 +87,14 @@ def as_quotient(call: Call) -> Binary | None:
 
 
 def grows(call: Call) -> bool:
-    """Whether a function tends to infinity at infinity while its slope tends to 0."""
+    """True if a function tends to infinity at infinity while its slope tends to 0."""
     if call.function in ("pow", "__powf"):
         return isinstance(call.arguments[1], Constant) and 0 < call.arguments[1].value < 1
     return call.function in GROWING
 
 
 def saturates(call: Call) -> bool:
-    """Whether a function may be finite at infinity."""
+    """True if a function may be finite at infinity."""
     if call.function in ("pow", "__powf") and isinstance(call.arguments[1], Constant):
         return bool(call.arguments[1].value < 0)
     return call.function in SATURATING

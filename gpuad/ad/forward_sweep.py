@@ -85,7 +85,7 @@ class ForwardSweep:
     # --- what is recorded --------------------------------------------------------------------------------------------------------
 
     def repeatable(self, stmt: ir.Stmt) -> bool:
-        """Whether a control statement can be run again during the reverse sweep."""
+        """True if a control statement can be run again during the reverse sweep."""
         return not any(id(s) in self.fragile for inner in blocks(stmt) for s in walk_stmts(inner))
 
     def recorded(self, owner: ir.Stmt, branch: int) -> tuple[ir.Var, ...]:

@@ -141,7 +141,7 @@ class _Iteration:
         self.seen: set[ir.Expr] = set()
 
     def is_param(self, var: ir.Var) -> bool:
-        """Whether the variable is a parameter of the kernel."""
+        """True if the variable is a parameter of the kernel."""
         return var not in self.own
 
     def is_forward(self, var: ir.Var) -> bool:
@@ -406,7 +406,7 @@ def _is_small(array: Buffer) -> bool:
 
 
 def _is_updated(loop: For | While, array: Buffer) -> bool:
-    """Whether a loop of many iterations reads and writes an array in its body."""
+    """True if a loop of many iterations reads and writes an array in its body."""
     few = isinstance(loop, For) and isinstance(loop.start, Constant) and isinstance(loop.stop, Constant)
     used = list(touches(loop.body, array))
     header = isinstance(loop, While) and any(touches(loop.header, array))

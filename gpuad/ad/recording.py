@@ -77,7 +77,7 @@ def _frontier(body: Block, carried: tuple[Carried, ...], state: set[Var], activi
 
 
 def _is_inactive(stmt: Stmt, activity: Activity) -> bool:
-    """Whether a statement only computes, and nothing that the derivative follows."""
+    """True if a statement only computes, and nothing that the derivative follows."""
     inner = [stmt, *(s for block in blocks(stmt) for s in walk_stmts(block))]
     return all(isinstance(s, Let | Load | If | For | While) and not any(v in activity.varied for v in defined(s)) for s in inner)
 
@@ -185,7 +185,7 @@ def _with_undone_values(task: _Task, facts_of: Facts) -> _Task | None:
 
 
 def _needs_less(recording: Recording, other: Recording) -> bool:
-    """Whether one recording needs nothing more than another, of what is saved before the launch or on stacks, and less of something."""
+    """True if one recording needs nothing more than another, of what is saved before the launch or on stacks, and less of something."""
     first, second = (
         (_stacked(r), len(r.entry), len(r.working), sum(isinstance(s, Load) and s.buffer in r.entry.values() for s in walk_stmts(r.body)))
         for r in (recording, other)
@@ -394,7 +394,7 @@ class _Task:
         return None if home is None else path[len(home) :]
 
     def _in_order(self, access: Access, again: frozenset[int], idle: frozenset[int]) -> bool:
-        """Whether the sweep of the scope that has the array repeats the load in order, and nothing else needs it, or can do so itself."""
+        """True if the sweep of the scope that has the array repeats the load in order, and nothing else needs it, or can do so itself."""
         inner = self._within(access)
         if inner is None:
             return False
@@ -437,7 +437,7 @@ def _head(loop: ir.Stmt) -> ir.Var | None:
 
 
 def _starts(access: Access, home: tuple[ir.Stmt, ...]) -> bool:
-    """Whether the control statements around an access begin with these."""
+    """True if the control statements around an access begin with these."""
     return len(access.path) >= len(home) and all(s is h for (s, _), h in zip(access.path, home, strict=False))
 
 
@@ -460,12 +460,12 @@ def _atomic(stmt: ir.Accumulate | ir.Atomic) -> bool:
 
 
 def _repeatable(stmt: ir.Accumulate | ir.Atomic) -> bool:
-    """Whether an atomic on an array of the kernel leaves the same when all threads do it again, in whatever order."""
+    """True if an atomic on an array of the kernel leaves the same when all threads do it again, in whatever order."""
     return isinstance(stmt, ir.Accumulate) or stmt.op in COMMUTING
 
 
 def _commute(a: ir.Accumulate | ir.Atomic, b: ir.Accumulate | ir.Atomic) -> bool:
-    """Whether two operations on an array leave the same in either order."""
+    """True if two operations on an array leave the same in either order."""
     kinds = {"add" if isinstance(s, ir.Accumulate) or s.op == "sub" else s.op for s in (a, b)}
     return len(kinds) == 1 or (isinstance(a.index, ir.Constant) and isinstance(b.index, ir.Constant) and a.index != b.index)
 

@@ -37,7 +37,7 @@ def _commutes(loop: ir.For, lets: dict[ir.Var, ir.Expr]) -> bool:
 
 
 def _is_sum(carried: ir.Carried, loop: ir.For, inside: tuple[ir.Stmt, ...]) -> bool:
-    """Whether the carried value only collects: nothing else looks at it, not what another one will be either, and it is one of the addends
+    """True if the carried value only collects: nothing else looks at it, not what another one will be either, and it is one of the addends
     of its own next value."""
     elsewhere = [*(e for s in inside for e in expressions(s)), *(c.next for c in loop.carried if c is not carried)]
     looked_at = any(v == carried.var for e in elsewhere for v in ir.variables(e))
@@ -61,7 +61,7 @@ def _written(inside: tuple[ir.Stmt, ...]) -> set[ir.Buffer]:
 
 
 def _separate(loop: ir.For, buffer: ir.Buffer, inside: tuple[ir.Stmt, ...], lets: dict[ir.Var, ir.Expr]) -> bool:
-    """Whether iterations only add to the buffer, or each touches an element of its own."""
+    """True if iterations only add to the buffer, or each touches an element of its own."""
     touches = [s for s in inside if isinstance(s, ir.Load | ir.Store | ir.Accumulate | ir.Take) and s.buffer == buffer]
     if all(isinstance(s, ir.Accumulate) for s in touches):
         return True

@@ -51,7 +51,7 @@ def undone_values(kernel: ir.Kernel) -> dict[ir.Var, UndoneValue]:
 
 
 def _goes_elsewhere(kernel: ir.Kernel, var: ir.Var, buffer: ir.Buffer) -> bool:
-    """Whether what is made of a variable, or of what this memory may hold, is stored to other memory of the launch."""
+    """True if what is made of a variable, or of what this memory may hold, is stored to other memory of the launch."""
     reached = reached_from(kernel, var)
     writes = (s for s in walk_stmts(kernel.body) if (to := target(s)) is not None and to.length is None and to != buffer)
     return any(v in reached for s in writes for e in expressions(s) for v in ir.variables(e))

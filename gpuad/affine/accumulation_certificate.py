@@ -70,7 +70,7 @@ class _Alignment:
         self.stored: set[Buffer] = set()
 
     def is_same(self, reference: Block, made: Block) -> bool:
-        """Whether two blocks do the same."""
+        """True if two blocks do the same."""
         rest, taken = list(made), dict[Buffer, Take]()
         for stmt in reference:
             other = rest[0] if rest else None
@@ -97,7 +97,7 @@ class _Alignment:
         return not rest and not taken
 
     def is_read(self, take: Take, other: Stmt | None) -> bool:
-        """Whether an element is read where it is taken, by a thread that is alone with it or of a shadow that is left."""
+        """True if an element is read where it is taken, by a thread that is alone with it or of a shadow that is left."""
         own = take.buffer.space is Space.LOCAL or take.buffer in self.premises.injective
         if take.buffer not in self.premises.left and not (own and take.how is How.PLAIN):
             return False
@@ -117,7 +117,7 @@ def _is_store(stmt: Accumulate, other: Stmt | None) -> bool:
 
 
 def _disturbs(stmt: Stmt, taken: Mapping[Buffer, Take]) -> bool:
-    """Whether a statement touches one of the shadows, or changes an index."""
+    """True if a statement touches one of the shadows, or changes an index."""
     changed = assigned_vars((stmt,)) if taken else frozenset()
     kept = {v for t in taken.values() for v in (*variables(t.index), t.var)}
     return bool(kept & changed) or any(True for buffer in taken for _ in touches((stmt,), buffer))

@@ -83,7 +83,7 @@ class Canonical:
         return frozenset(found)
 
     def exclusive(self, one: Guards, other: Guards) -> bool:
-        """Whether a guard of one is the negation of a guard of the other."""
+        """True if a guard of one is the negation of a guard of the other."""
         return any(self.opposites.get(g) in other for g in one)
 
     def dims(self, dims: Iterable[Dim]) -> tuple[tuple[str, Guards], ...]:

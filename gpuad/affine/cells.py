@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .points import Function, Mask, Points, Region, scattered
-from .relations import LimitMet, without
+from .relations import LimitReached, without
 
 if TYPE_CHECKING:
     from islpy import Set
@@ -98,13 +98,13 @@ def cell_of(whole: Set) -> Cell:
 
 
 def cells(whole: Set, cuts: Iterable[Cut], number: int) -> list[Points]:
-    """Points of each cell of a set, about so many of each; all of them where there are few. Raises LimitMet if the cells are too many."""
+    """Points of each cell of a set, about so many of each; all of them where there are few. Raises LimitReached for too many cells."""
     root = cell_of(whole)
     found = [root] if len(root.points) else []
     for cut in _different(root, cuts) if found else ():
         found = [side for cell in found for side in cell.sides(cut)]
         if len(found) > _CELLS:
-            raise LimitMet(f"{_CELLS} parts of a set")
+            raise LimitReached(f"{_CELLS} parts of a set")
     return [_few(cell.points, number) for cell in found]
 
 
@@ -113,7 +113,7 @@ def _different(root: Cell, cuts: Iterable[Cut]) -> Iterator[Cut]:
     known: dict[bytes, list[Set]] = {}
     for number, cut in enumerate(cuts):
         if number > _CUTS:
-            raise LimitMet(f"{_CUTS} conditions on a set")
+            raise LimitReached(f"{_CUTS} conditions on a set")
         sides = root.sides(cut)
         if len(sides) < 2:
             continue

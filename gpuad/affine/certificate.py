@@ -111,7 +111,7 @@ def _share_a_loop(one: Effect, other: Effect) -> bool:
 
 
 def _differ_in_thread(layouts: Layouts, one: Effect, other: Effect) -> bool:
-    """Whether no thread comes to one element by both effects."""
+    """True if no thread comes to one element by both effects."""
     pairs = _by_thread(layouts, one).apply_range(_by_thread(layouts, other).reverse())
     return bool(pairs.intersect(_identity(pairs)).is_empty())
 
@@ -167,7 +167,7 @@ class _Certificate:
         return None
 
     def unmoved(self, buffer: Buffer) -> bool:
-        """Whether one kernel does to a shadow all that the plain adjoint does, in the same order."""
+        """True if one kernel does to a shadow all that the plain adjoint does, in the same order."""
         stages = [effects for effects in self.stages if any(e.buffer == buffer and e.writes for e in effects)]
         return len(stages) <= 1 and self.writes(self.plain, buffer) == (self.writes(stages[0], buffer) if stages else [])
 
@@ -218,7 +218,7 @@ class _Certificate:
         return None
 
     def stored_elsewhere(self, buffer: Buffer, zeros: Sequence[Zeros] | None) -> bool:
-        """Whether other elements are stored to than those that are zero, whatever their memory holds."""
+        """True if other elements are stored to than those that are zero, whatever their memory holds."""
         if zeros is None:
             return False
         stores = [e for effects in self.stages for e in effects if e.buffer == buffer and e.kind == "set"]
@@ -244,13 +244,13 @@ class _Certificate:
         return self.layouts.relation(effect.dims, effect.guards, effect.buffer, effect.element)
 
     def as_before(self, effects: Sequence[Effect], buffer: Buffer) -> bool:
-        """Whether every read of a buffer gives what was there before the kernel."""
+        """True if every read of a buffer gives what was there before the kernel."""
         mine = [e for e in effects if e.buffer == buffer]
         writers = [e for e in mine if e.writes]
         return all(self.reads_first(r, w) for r in mine if r.kind in ("read", "clear") for w in writers)
 
     def reads_first(self, reader: Effect, writer: Effect) -> bool:
-        """Whether no instance reads what an instance of the writer has written before, or what another thread writes."""
+        """True if no instance reads what an instance of the writer has written before, or what another thread writes."""
         if reader.kind == "read" and not reader.value and writer is reader:
             return True
         one, other = self.access(reader), self.access(writer)
@@ -328,7 +328,7 @@ class _Certificate:
         return None
 
     def happens(self, buffer: Buffer) -> bool:
-        """Whether in each kernel that reads a buffer all happens to it that does in the plain adjoint, in the same order; reads may be
+        """True if in each kernel that reads a buffer all happens to it that does in the plain adjoint, in the same order; reads may be
         missing."""
         reads = self.reads(self.plain, buffer)
         return all(
@@ -355,7 +355,7 @@ class _Certificate:
 
 
 def _is_race_free(layouts: Layouts, effects: Sequence[Effect], shape: Shape, *, atomics: bool) -> bool:
-    """Whether no two threads touch one element, one of them with a write; `atomics`: atomic and reduced additions may meet each other, and
+    """True if no two threads touch one element, one of them with a write; `atomics`: atomic and reduced additions may meet each other, and
     stores of one and the same number too."""
     effects = [part for e in effects for part in _touching(layouts.graph, e)]
     plain = [e for e in effects if e.writes and not (atomics and _commutes(e))]
@@ -396,7 +396,7 @@ def _commutes(effect: Effect) -> bool:
 
 
 def _stores_alike(one: Effect, other: Effect) -> bool:
-    """Whether both store one constant."""
+    """True if both store one constant."""
     return one.kind == other.kind == "set" and one.value is other.value and one.value is not None and one.value.is_constant
 
 
@@ -416,7 +416,7 @@ def _identity(pairs: Map) -> Map:
 
 
 def _is_number(graph: Graph, effect: Effect, shape: Shape) -> bool:
-    """Whether a thread's element is its number among all."""
+    """True if a thread's element is its number among all."""
     number, before = graph.constant(0, effect.element.type), 1
     for axis, n in zip(AXES, shape.threads, strict=True):
         if n > 1:
@@ -428,7 +428,7 @@ def _is_number(graph: Graph, effect: Effect, shape: Shape) -> bool:
 
 
 def _exclusive(graph: Graph, one: Effect, other: Effect) -> bool:
-    """Whether a guard of one is the negation of a guard of the other."""
+    """True if a guard of one is the negation of a guard of the other."""
     return any(graph.negated(g) in other.guards for g in one.guards)
 
 
@@ -457,7 +457,7 @@ def _union(sets: Sequence[Set]) -> Set | None:
 
 
 def _is_same(one: Set | None, other: Set | None) -> bool:
-    """Whether two sets are equal; None is the empty one."""
+    """True if two sets are equal; None is the empty one."""
     if one is None or other is None:
         return all(side is None or bool(side.is_empty()) for side in (one, other))
     return bool(one.is_equal(other))

@@ -19,7 +19,7 @@ from .cells import Beyond, Cut, Related, cells
 from .instances import Instances
 from .layout import Layouts
 from .points import Function, Points, coordinates, point_set
-from .relations import LimitMet, agreeing, context, tractable
+from .relations import LimitReached, agreeing, context, tractable
 from .sampling import Sampler
 from .sums import Addition, Point, Sums, loads, seed_of
 
@@ -85,7 +85,7 @@ class Classes(Sums):
         return self.pairs[b].apply_range(self.pairs[a].reverse())
 
     def reads_alike(self, b: int, a: int, related: Map) -> bool:
-        """Whether one of two related instances reads all that the other reads."""
+        """True if one of two related instances reads all that the other reads."""
         if related.is_empty():
             return True
         point = tuple(coordinates(related.wrap().sample_point()))
@@ -97,7 +97,7 @@ class Classes(Sums):
         return here <= there or there <= here
 
     def reads_otherwise(self, b: int, a: int) -> bool:
-        """Whether the one instance that adds to the element of some other instance does not read as that does: a look at one pair that
+        """True if the one instance that adds to the element of some other instance does not read as that does: a look at one pair that
         spares most relations."""
         one, other = self.all[b], self.all[a]
         if one.element.text is None or other.element.text is None:
@@ -181,7 +181,7 @@ class Classes(Sums):
             new = found
             if not any(new):
                 return union
-        raise LimitMet(f"{_WAVES} steps through a class")
+        raise LimitReached(f"{_WAVES} steps through a class")
 
 
 class _Union:
@@ -327,5 +327,5 @@ def _is_one_to_one(related: Map) -> bool:
 
 
 def _keeps_all(related: Map, less: Map) -> bool:
-    """Whether all instances of both sides that had a partner have one."""
+    """True if all instances of both sides that had a partner have one."""
     return bool(tractable(related).domain().is_subset(tractable(less).domain()) and related.range().is_subset(less.range()))

@@ -18,7 +18,7 @@ from .relations import context, is_so, relation
 
 
 def copies(run: Run, target: Buffer, source: Buffer | None, first: int, count: int) -> bool:
-    """Whether a kernel sets all of `count` elements of an array, from `first` on, and no others, each to that element of `source`, or to
+    """True if a kernel sets all of `count` elements of an array, from `first` on, and no others, each to that element of `source`, or to
     one number, if that is None."""
     return is_so(partial(_copies, run, target, source, first, count), undecided=False)
 

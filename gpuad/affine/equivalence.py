@@ -28,7 +28,7 @@ from .classes import Classes
 from .instances import Instances
 from .layout import Layouts
 from .points import Function, Points
-from .relations import LimitMet, Undecided, tractable, without
+from .relations import LimitReached, Undecided, tractable, without
 from .sampling import Incomparable
 from .sums import Addition, Sums, crossed_out, merged, seed_of
 
@@ -146,5 +146,5 @@ def _atoms(group: Sequence[_Keyed]) -> list[tuple[Set, tuple[_Keyed, ...]]]:
             parted.append((rest.coalesce(), (keyed,)))
         found = parted
         if len(found) > _ATOMS:
-            raise LimitMet(f"{_ATOMS} parts of a sum")
+            raise LimitReached(f"{_ATOMS} parts of a sum")
     return found

@@ -157,7 +157,7 @@ class Launches:
         return None
 
     def share_bytes(self, one: Hashable, other: Hashable) -> bool:
-        """Whether an element of one array, and one of another, may share a byte that is written."""
+        """True if an element of one array, and one of another, may share a byte that is written."""
         pairs = product(self.touched[one].values(), self.touched[other].values())
         extents = self.extents[one], self.extents[other]
         changing = ((a, b) for a, b in pairs if not a[0].kind == b[0].kind == "read")
@@ -165,7 +165,7 @@ class Launches:
 
 
 def _depend(one: Touch, offset: int, other: Touch, far: int) -> bool:
-    """Whether other units, or units of other kinds, may touch one element, and that matters."""
+    """True if other units, or units of other kinds, may touch one element, and that matters."""
     if one.kind == other.kind != "write":
         return False
     if one.index.text is None or other.index.text is None:
@@ -189,7 +189,7 @@ def _may_share(one: Touch, offset: int, other: Touch) -> bool:
 
 
 def _overlap(one: tuple[Touch, int], other: tuple[Touch, int], *extents: tuple[int, int, int]) -> bool:
-    """Whether elements of two arrays share bytes."""
+    """True if elements of two arrays share bytes."""
     import islpy
 
     first = min(begin for begin, _, _ in extents)
@@ -255,7 +255,7 @@ class _Comparison:
         return self.read_otherwise() or next(filter(None, map(self.written_otherwise, arrays)), None)
 
     def reordered(self) -> bool:
-        """Whether the accesses are not one after the other as in the launches: threads may wait for one another's atomic operations."""
+        """True if the accesses are not one after the other as in the launches: threads may wait for one another's atomic operations."""
         separate = [access for number in self.order for access in self.separate.parts[number]]
         return list(map(self.key, separate)) != list(map(self.key, self.fused.found))
 
@@ -299,7 +299,7 @@ class _Comparison:
         return [next(waiting[self.key(write)]) for write in fused]
 
     def is_overwritten(self, write: Access, later: Sequence[Access]) -> bool:
-        """Whether what was written is overwritten before the unit is done."""
+        """True if what was written is overwritten before the unit is done."""
         if write.is_own:
             return True
         return write.kind == "set" and any(w.kind == "set" and w.where == write.where and w.when[1] <= write.when[1] for w in later)

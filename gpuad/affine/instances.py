@@ -517,7 +517,7 @@ class Walk:
 
 
 def _asks_for(guard: Node, value: Node) -> bool:
-    """Whether a guard only leaves out additions of 0."""
+    """True if a guard only leaves out additions of 0."""
     if guard.op != "compare" or guard.args[0] != "!=" or not guard.args[1].type.is_float:
         return False
     return is_zero(guard.args[2]) and vanishes(value, guard.args[1])

@@ -22,7 +22,7 @@ Access = tuple[tuple[Symbol, ...], ir.Load | ir.Store, Symbol, Symbol | None]  #
 
 
 def takes_back(kernel: ir.Kernel, undone: ir.Kernel, shape: Shape) -> bool:
-    """Whether a launch of `undone`, after one of `kernel`, leaves memory as it was before, to the bit."""
+    """True if a launch of `undone`, after one of `kernel`, leaves memory as it was before, to the bit."""
     memory: dict[Symbol, Symbol] = {}
     cells: dict[Symbol, ir.Store] = {}
     guards: set[tuple[Symbol, ...]] = set()
@@ -84,7 +84,7 @@ def _place(buffer: ir.Buffer, index: ir.Expr, values: Mapping[ir.Var, Symbol]) -
 
 
 def _reads(symbol: Symbol) -> bool:
-    """Whether a value has something that was read of memory."""
+    """True if a value has something that was read of memory."""
     return symbol[:1] == ("cell",) or any(_reads(part) for part in symbol if isinstance(part, tuple))
 
 
@@ -124,7 +124,7 @@ def _combined(op: str, a: Symbol, b: Symbol, type_: Scalar) -> Symbol:
 
 
 def _all_different(kernel: ir.Kernel, stores: list[ir.Store], shape: Shape) -> bool:
-    """Whether all elements that all threads touch are different ones: each store as a thread of its own, along an axis that is free."""
+    """True if all elements that all threads touch are different ones: each store as a thread of its own, along an axis that is free."""
     buffers = {s.buffer for s in stores}
     if shape.grid[2] * shape.block[2] != 1 or any(_asks_z(e) for s in walk_stmts(kernel.body) for e in _every(s)):
         return False

@@ -109,7 +109,7 @@ def _digits(text: str, strides: Sequence[int]) -> list[str]:
 
 
 def _inside(found: Map, strides: Sequence[int]) -> bool:
-    """Whether each coordinate but the first lies inside of its axis."""
+    """True if each coordinate but the first lies inside of its axis."""
     if found.is_empty():
         return True
     elements = found.range()

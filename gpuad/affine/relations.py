@@ -43,7 +43,7 @@ class Undecided(Exception):
         return f"not decided: {self}"
 
 
-class LimitMet(Undecided):
+class LimitReached(Undecided):
     """A proof that would take more than it may, which the message says."""
 
     @property
@@ -69,17 +69,17 @@ class Allowance:
 
 
 def count(quotients: int) -> None:
-    """Counts a question to isl about something with so many quotients. Raises LimitMet if none is left."""
+    """Counts a question to isl about something with so many quotients. Raises LimitReached if none is left."""
     allowance: Allowance | None = getattr(_local, "allowance", None)
     if allowance is not None:
         allowance.left -= 1 << min(quotients, 10)
         if allowance.left < 0:
-            raise LimitMet(f"{STEPS:,} steps for this launch")
+            raise LimitReached(f"{STEPS:,} steps for this launch")
 
 
 @cache
 def is_installed() -> bool:
-    """Whether isl is installed; it is loaded at the first query."""
+    """True if isl is installed; it is loaded at the first query."""
     return find_spec("islpy") is not None
 
 
@@ -106,22 +106,22 @@ def decided(query: Callable[[], T]) -> T:
         return query()
     except (islpy.Error, OverflowError) as error:
         if "operations" in str(error) or "syntax error" in str(error):  # so isl says it where it ends while it reads
-            raise LimitMet(f"{OPERATIONS:,} operations of isl") from error
+            raise LimitReached(f"{OPERATIONS:,} operations of isl") from error
         raise Undecided(str(error)) from error
 
 
 def tractable(whole: R, most: int = QUOTIENTS) -> R:
-    """A set or relation about which isl may be asked, which counts. Raises LimitMet if one part of it has more than `most` quotients: isl
+    """A set or relation about which isl may be asked, which counts. Raises LimitReached for a part with more than `most` quotients: isl
     counts allocations as operations, and solves a problem with a dozen nested quotients with few of these, in a minute."""
     quotients = quotients_of(whole)
     if quotients > most:
-        raise LimitMet(f"{most} quotients and remainders of one relation")
+        raise LimitReached(f"{most} quotients and remainders of one relation")
     count(quotients)
     return whole
 
 
 def without(whole: Set, part: Set) -> Set:
-    """A set without another one, with operations of its own. Raises LimitMet if they do not suffice."""
+    """A set without another one, with operations of its own. Raises LimitReached if they do not suffice."""
     import islpy
 
     count(quotients_of(whole) + quotients_of(part))
@@ -130,7 +130,7 @@ def without(whole: Set, part: Set) -> Set:
     try:
         return whole.subtract(part)
     except islpy.Error as error:
-        raise LimitMet(f"{SUBTRACTING:,} operations of isl for the difference of two sets") from error
+        raise LimitReached(f"{SUBTRACTING:,} operations of isl for the difference of two sets") from error
     finally:
         context().set_max_operations(OPERATIONS)
         context().reset_operations()
@@ -164,7 +164,7 @@ def integer(value: Val) -> int:
     """An isl value, which is whole. It may come out as nothing where the operations do not suffice."""
     text = value.to_str()
     if text is None:
-        raise LimitMet(f"{OPERATIONS:,} operations of isl")
+        raise LimitReached(f"{OPERATIONS:,} operations of isl")
     return int(text)
 
 
@@ -213,7 +213,7 @@ def _defined(graph: Graph, terms: list[str]) -> str:
                 terms = [*terms, graph.named[name]]
     formula = " and ".join(f"({t})" for t in terms) or "1 = 1"
     if sum(1 for _ in _DIVISION.finditer(formula)) > DIVISIONS:
-        raise LimitMet(f"{DIVISIONS} quotients and remainders of one text")
+        raise LimitReached(f"{DIVISIONS} quotients and remainders of one text")
     return f"exists ({', '.join(names)} : {formula})" if names else formula
 
 

@@ -112,7 +112,7 @@ class _Terms:
         return self.known[node]
 
     def is_sum(self, node: Node) -> bool:
-        """Whether a value is a sum over iterations, or one whose addends hang on other seeds."""
+        """True if a value is a sum over iterations, or one whose addends hang on other seeds."""
         if self.sums_up(node) or not self.by_seed or len(self.seeds(node)) < 2:
             return self.sums_up(node)
         parts = [addend for _, addend in addends(node)]

@@ -82,7 +82,7 @@ class Access:
 
     @property
     def is_own(self) -> bool:
-        """Whether the access is to an array of the thread's own."""
+        """True if the access is to an array of the thread's own."""
         return isinstance(self.array, tuple) and self.array[0] == OWN
 
     @property
@@ -365,7 +365,7 @@ class _Unit(Walk):
 
 
 def may_touch(trace: Trace, one: Access, other: Access) -> bool:
-    """Whether a unit may touch one element in both accesses."""
+    """True if a unit may touch one element in both accesses."""
     (terms, first), (others, second) = one.element, other.element
     if terms == others and one.when[0] == other.when[0]:
         return first == second and not trace.canonical.exclusive(one.when[1], other.when[1])
@@ -380,7 +380,7 @@ def may_touch(trace: Trace, one: Access, other: Access) -> bool:
 
 
 def _may_share(graph: Graph, one: Access, other: Access) -> bool:
-    """Whether the same unit touches one element in both."""
+    """True if the same unit touches one element in both."""
     names = {unit(one), unit(other)}
     count = min(map(len, names))
     elements = [in_units(graph, a.dims, a.guards, a.index, count) for a in (one, other)]

@@ -417,7 +417,7 @@ def addends(node: Node) -> Iterator[tuple[int, Node]]:
 
 
 def vanishes(value: Node, seed: Node) -> bool:
-    """Whether a value is 0 where a factor of it is."""
+    """True if a value is 0 where a factor of it is."""
     if value is seed or is_zero(value):
         return True
     match value.op:

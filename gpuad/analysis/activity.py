@@ -33,11 +33,11 @@ class Activity:
         return item in self.varied and item in self.useful
 
     def has_shadow(self, buffer: ir.Buffer) -> bool:
-        """Whether the adjoint keeps a shadow of this memory: parameters that were given one, local arrays if they are active."""
+        """True if the adjoint keeps a shadow of this memory: parameters that were given one, local arrays if they are active."""
         return buffer in self.shadowed or (buffer.length is not None and buffer in self)
 
     def expression(self, expr: ir.Expr) -> bool:
-        """Whether the expression's value is varied through active variables."""
+        """True if the expression's value is varied through active variables."""
         return any(v in self for v in differentiable(expr))
 
 
@@ -74,7 +74,7 @@ def escapes(kernel: ir.Kernel, facts: Activity) -> tuple[Escape, ...]:
 
 
 def connected(kernel: ir.Kernel, facts: Activity) -> bool:
-    """Whether some varied value reaches memory that has a shadow: what is written there, or what is there already and is added to, as in
+    """True if some varied value reaches memory that has a shadow: what is written there, or what is there already and is added to, as in
     `y[i] += w[i]`, or compared with, as by an atomic maximum, whatever with."""
 
     def carries(stmt: ir.Stmt) -> bool:

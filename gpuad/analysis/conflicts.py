@@ -27,7 +27,7 @@ class Nodes:
 
 
 def seem_to_conflict(body: Block, buffer: Buffer, launch: Launch) -> bool:
-    """Whether two threads touch one element of the buffer as far as the accesses show that are affine in the thread, all others and what
+    """True if two threads touch one element of the buffer as far as the accesses show that are affine in the thread, all others and what
     guards say beyond ranges aside."""
     walk = _Affine(launch, frozenset({buffer}))
     try:
@@ -50,7 +50,7 @@ class _Affine(Walk):
 
 
 def conflict(a: Reach, b: Reach, launch: Launch, nodes: Nodes) -> bool:
-    """Whether two different threads, one at each access, touch one element; False where the search for them takes too long."""
+    """True if two different threads, one at each access, touch one element; False where the search for them takes too long."""
     unknowns, shift = _differences(a, b, launch)
     return can_cancel(unknowns, shift, any(u.thread and not u.coefficient and (u.low < 0 or u.high > 0) for u in unknowns), nodes)
 
@@ -66,12 +66,12 @@ class Term:
     thread: bool = False
 
     def differs(self, by: int) -> bool:
-        """Whether accesses that differ by so much are of those that are to be told from each other."""
+        """True if accesses that differ by so much are of those that are to be told from each other."""
         return self.thread and by != 0
 
 
 def can_cancel(unknowns: Sequence[Term], shift: int, differ: bool, nodes: Nodes) -> bool:
-    """Whether the unknowns can make `shift + sum == 0` where one of them differs, or something else does (`differ`); False where the search
+    """True if the unknowns can make `shift + sum == 0` where one of them differs, or something else does (`differ`); False where the search
     takes too long, and where none of the nodes is left."""
     if any(u.low > u.high for u in unknowns) or nodes.left <= 0:
         return False

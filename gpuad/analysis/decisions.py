@@ -138,7 +138,7 @@ def _deciding(stmt: ir.Stmt) -> Iterator[tuple[ir.Expr, bool]]:
 
 
 def _decides(given: tuple[ir.Expr, bool], reached: frozenset[Place]) -> bool:
-    """Whether a value that has been reached decides something in an expression."""
+    """True if a value that has been reached decides something in an expression."""
     expr, whole = given
     if not any(v in reached for v in ir.variables(expr)):
         return False
@@ -146,7 +146,7 @@ def _decides(given: tuple[ir.Expr, bool], reached: frozenset[Place]) -> bool:
 
 
 def _jumps(expr: ir.Expr, reached: frozenset[Place]) -> bool:
-    """Whether an operation may jump where its operands, one of which has been reached, move a little."""
+    """True if an operation may jump where its operands, one of which has been reached, move a little."""
     operands: tuple[ir.Expr, ...] = (expr.condition,) if isinstance(expr, ir.Select) else ir.children(expr)
     if not any(v in reached for operand in operands for v in ir.variables(operand)):
         return False

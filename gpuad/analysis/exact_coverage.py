@@ -34,7 +34,7 @@ def begun(body: Block, buffer: Buffer, launch: Launch) -> Reach | None:
 
 
 def _in_turn(block: Block, first: Stmt, others: Sequence[Stmt]) -> bool:
-    """Whether a thread is done with one statement before it comes to any of the others: no loop has both in it."""
+    """True if a thread is done with one statement before it comes to any of the others: no loop has both in it."""
     at = next(k for k, s in enumerate(block) if _has(s, first))
     held = block[at]
     if not any(_has(held, s) for s in others):

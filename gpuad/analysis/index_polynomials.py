@@ -89,7 +89,7 @@ def _polynomial(expr: Expr, lets: Mapping[Var, Expr], known: dict[Var, Polynomia
 
 
 def _keeps(source: Scalar, target: Scalar) -> bool:
-    """Whether a conversion leaves every number the same modulo 2^32."""
+    """True if a conversion leaves every number the same modulo 2^32."""
     if not source.is_integer or not target.is_integer or target.bits >= 32:
         return source.is_integer and target.is_integer
     return (source.bits <= target.bits and source.kind == target.kind) or (source.bits < target.bits and source.kind == "uint")
@@ -134,13 +134,13 @@ def evaluate(p: Polynomial, values: Mapping[Var, int]) -> int:
 
 
 def strides(slope: int) -> bool:
-    """Whether multiples of a stride stay apart: the least number of steps after which 32-bit arithmetic comes back to the same value is
+    """True if multiples of a stride stay apart: the least number of steps after which 32-bit arithmetic comes back to the same value is
     more than any loop over memory makes."""
     return slope % _WRAP != 0 and (slope & -slope) <= 1 << 16
 
 
 def nonzero(difference: int) -> bool:
-    """Whether a difference of addresses is certainly none, in 32-bit arithmetic too."""
+    """True if a difference of addresses is certainly none, in 32-bit arithmetic too."""
     return difference % _WRAP != 0
 
 

@@ -37,11 +37,11 @@ class Infinities:
     vertical: bool = False
 
     def may_be(self, expr: ir.Expr) -> bool:
-        """Whether an expression over values of the kernel may be infinite."""
+        """True if an expression over values of the kernel may be infinite."""
         return any(v == _SOURCE or v in self.found for v in _carried(expr, self.signs))
 
     def may_saturate(self, expr: ir.Expr) -> bool:
-        """Whether an expression may have its value from what was infinite."""
+        """True if an expression may have its value from what was infinite."""
         return any(v == _SOURCE or v in self.saturated for v in self.saturating(expr))
 
     def saturating(self, expr: ir.Expr) -> Iterator[ir.Var]:

@@ -90,7 +90,7 @@ def _changes(block: ir.Block, lets: Mapping[ir.Var, ir.Expr]) -> list[_Change] |
 
 
 def _hangs_on(expr: ir.Expr, lets: Mapping[ir.Var, ir.Expr], read: Collection[ir.Var]) -> bool:
-    """Whether an expression has something that was read of memory."""
+    """True if an expression has something that was read of memory."""
     whole = spelled(expr, lets)
     return whole is None or any(v in read for v in ir.variables(whole))
 

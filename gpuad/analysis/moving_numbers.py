@@ -101,7 +101,7 @@ def _carriers(number: Var, lets: Mapping[Var, Expr]) -> set[Var]:
 
 
 def _is_offset_only(kernel: Kernel, number: Var, lets: Mapping[Var, Expr]) -> bool:
-    """Whether a number stands in indices of parameters alone, there in arithmetic that does not wrap below 0."""
+    """True if a number stands in indices of parameters alone, there in arithmetic that does not wrap below 0."""
     carriers = _carriers(number, lets)
     for stmt in walk_stmts(kernel.body):
         for expr in expressions(stmt):

@@ -49,12 +49,12 @@ class _Difference(Term):
         return one // self.width != (one - by) // self.width
 
     def parted_anyhow(self) -> bool:
-        """Whether two threads may be of different blocks, whatever the element."""
+        """True if two threads may be of different blocks, whatever the element."""
         return self.width > 0 and len({n // self.width for n in (*self.left, *self.right)}) > 1
 
 
 def blocks_conflict(a: Reach, b: Reach, launch: Launch, nodes: Nodes) -> bool:
-    """Whether two threads of different blocks, one at each access, surely touch one element; False where that is not known. Assumes that
+    """True if two threads of different blocks, one at each access, surely touch one element; False where that is not known. Assumes that
     both accesses are executed for certain within their ranges."""
     unknowns = _differences(a, b, launch)
     if unknowns is None:
@@ -122,7 +122,7 @@ def proved_race(kernel: ir.Kernel, launch: Launch, active: Callable[[ir.Var], bo
 
 
 def _conflict(write: Reach, read: Reach, launch: Launch, nodes: Nodes) -> bool:
-    """Whether a thread surely reads what another one writes."""
+    """True if a thread surely reads what another one writes."""
     surely = _comparable(write, read) and conflict(write, read, launch, nodes)
     return surely or _hits(write, read, launch) or _hits(read, write, launch) or _crosses(write, read, launch)
 
@@ -315,7 +315,7 @@ class Certain(Walk):
         return CyclicLoop(counter, digit, start, start + (high - 1 - start) // pace * pace) if start < high else None
 
     def even(self, stmt: ir.For, ranges: Ranges) -> bool:
-        """Whether all threads run the loop equally often."""
+        """True if all threads run the loop equally often."""
         try:
             low, high = interval(self.form(stmt.stop, ranges) + self.form(stmt.start, ranges).scaled(-1), ranges)
             step = self.form(stmt.step, ranges)
@@ -324,7 +324,7 @@ class Certain(Walk):
         return low == high or (not step.terms and step.constant != 0 and -(-low // step.constant) == -(-high // step.constant))
 
     def expressed(self, condition: ir.Expr, holds: bool, ranges: Ranges) -> bool:
-        """Whether the ranges say all that the condition says."""
+        """True if the ranges say all that the condition says."""
         match condition:
             case ir.Var() if condition in self.bools:
                 return self.expressed(self.bools[condition], holds, ranges)
@@ -354,7 +354,7 @@ class Certain(Walk):
         return None if form.terms else form.constant
 
     def shown(self, form: Form) -> bool:
-        """Whether a bound is on a digit in which indices are compared."""
+        """True if a bound is on a digit in which indices are compared."""
         return all(d.kind in ("global", "loop") for d, _ in form.terms) and len(form.terms) <= 1
 
 
@@ -369,7 +369,7 @@ _COMPARED = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operat
 
 
 def _hits(one: Reach, all_: Reach, launch: Launch) -> bool:
-    """Whether several threads come to one element (`all_`) that a thread comes to by its number, as in `x[i] = x[0] * x[i]`."""
+    """True if several threads come to one element (`all_`) that a thread comes to by its number, as in `x[i] = x[0] * x[i]`."""
     if all_.form.terms or len(one.form.terms) != 1 or launch.grid[1:] != (1, 1) or launch.block[1:] != (1, 1):
         return False
     digit, factor = one.form.terms[0]
@@ -380,7 +380,7 @@ def _hits(one: Reach, all_: Reach, launch: Launch) -> bool:
 
 
 def _crosses(write: Reach, read: Reach, launch: Launch) -> bool:
-    """Whether a thread reads what another one writes, where their indices go at different paces, as in `x[i] = x[n - 1 - i]`, or where
+    """True if a thread reads what another one writes, where their indices go at different paces, as in `x[i] = x[n - 1 - i]`, or where
     all threads read what a loop goes through."""
     if len(write.form.terms) != 1 or len(read.form.terms) != 1 or launch.grid[1:] != (1, 1) or launch.block[1:] != (1, 1):
         return False
@@ -408,7 +408,7 @@ def _solutions(a: int, b: int, gap: int, left: tuple[int, int], right: tuple[int
 
 
 def _comparable(a: Reach, b: Reach) -> bool:
-    """Whether the search over the two forms is exact: the same factors for the same digits of threads, no axis in two guises."""
+    """True if the search over the two forms is exact: the same factors for the same digits of threads, no axis in two guises."""
     left, right = ({d: c for d, c in r.form.terms if d.is_thread} for r in (a, b))
     return left == right and all(d.kind == "global" for d in left)
 

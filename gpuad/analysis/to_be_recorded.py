@@ -104,11 +104,11 @@ class Iteration:
         self._judge = _Test(definitions(kernel.body), frozenset(), _barriers(kernel.body))
 
     def sees(self, store: Access, load: Access, home: tuple[ir.Stmt, ...]) -> bool:
-        """Whether the load may see what the store has left."""
+        """True if the load may see what the store has left."""
         return self._judge.may_hit(store, load, home)
 
     def follows(self, store: Access, load: Access, home: tuple[ir.Stmt, ...]) -> bool:
-        """Whether the store may come to the load's element after it."""
+        """True if the store may come to the load's element after it."""
         return self._judge.may_hit(store, load, home, later=True)
 
 
@@ -123,15 +123,15 @@ class Order:
         self._judge = _Test(definitions(kernel.body), frozenset(), _barriers(kernel.body))
 
     def before(self, first: Access, then: Access) -> bool:
-        """Whether `first` may reach the address of `then` before it."""
+        """True if `first` may reach the address of `then` before it."""
         return self._judge.may_hit(first, then, self._homes.get(then.buffer, ()))
 
     def after(self, last: Access, first: Access) -> bool:
-        """Whether `last` may reach the address of `first` after it."""
+        """True if `last` may reach the address of `first` after it."""
         return self._judge.may_hit(last, first, self._homes.get(first.buffer, ()), later=True)
 
     def are_distinct(self, a: Access, b: Access) -> bool:
-        """Whether the accesses, by whatever threads, reach two different elements."""
+        """True if the accesses, by whatever threads, reach two different elements."""
         first, second = self._judge.poly(a), self._judge.poly(b)
         difference = constant(plus(first, scale(second, -1)))
         return difference is not None and nonzero(difference) and atoms(first) <= self._uniform
@@ -195,7 +195,7 @@ class _Test:
         return self.cache[id(access)]
 
     def may_hit(self, store: Access, load: Access, home: tuple[ir.Stmt, ...], *, later: bool = False) -> bool:
-        """Whether the store may reach the load's address before it (or, with `later`, after it) while the memory lives."""
+        """True if the store may reach the load's address before it (or, with `later`, after it) while the memory lives."""
         shared = [s for s in load.loops if any(s is t for t in store.loops) and not any(s is h for h in home)]
         ordered = store.position > load.position if later else store.position < load.position
         if ordered and not _exclusive(store, load) and not self._distinct(store, load):
@@ -211,7 +211,7 @@ class _Test:
         return frozenset((id(s.stmt), id(a.stmt)) for s, a in pairs if self._parted(s, a, (), True))
 
     def _parted(self, store: Access, load: Access, home: tuple[ir.Stmt, ...], ordered: bool) -> bool:
-        """Whether a barrier may lie between the store of some thread and the load of another, in the wanted order."""
+        """True if a barrier may lie between the store of some thread and the load of another, in the wanted order."""
         first, last = sorted((store.position, load.position))
         for barrier in self.barriers:
             around = [loop for loop in barrier.loops if not any(loop is h for h in home)]
@@ -222,7 +222,7 @@ class _Test:
         return False
 
     def _distinct(self, store: Access, load: Access) -> bool:
-        """Whether the addresses differ by a non-zero number within one iteration of all common loops."""
+        """True if the addresses differ by a non-zero number within one iteration of all common loops."""
         if self._unshared(store, load):
             return False
         difference = plus(self.poly(store), scale(self.poly(load), -1))
@@ -230,7 +230,7 @@ class _Test:
         return self.distances and self._suppose(difference) if number is None else nonzero(number)
 
     def _unshared(self, store: Access, load: Access) -> bool:
-        """Whether an index varies with a loop that the other access is not in: its atoms then mean several values."""
+        """True if an index varies with a loop that the other access is not in: its atoms then mean several values."""
         return any(
             self._varies(access, loop)
             for access, other in ((store, load), (load, store))
@@ -275,7 +275,7 @@ class _Test:
 
 
 def _exclusive(a: Access, b: Access) -> bool:
-    """Whether the accesses lie on different sides of one If that no common loop repeats."""
+    """True if the accesses lie on different sides of one If that no common loop repeats."""
     for (s, i), (t, j) in zip(a.path, b.path, strict=False):
         if s is not t:
             return False

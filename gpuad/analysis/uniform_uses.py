@@ -32,7 +32,7 @@ class UniformUses:
         return tuple(n for n in found if n is not None) if None not in found else None
 
     def determine(self, origin: object, blocks: Callable[[], Iterable[Block]], params: Iterable[object]) -> bool:
-        """Whether other code, that of `origin`, has the numbers nowhere but in these expressions: then it does the same where they do.
+        """True if other code, that of `origin`, has the numbers nowhere but in these expressions: then it does the same where they do.
         `params`: its parameters that are the launch's."""
 
         def find() -> bool:

@@ -40,12 +40,12 @@ def common(kernel: Kernel, *, private_arrays: bool) -> set[Var]:
 
 
 def is_common(expr: Expr, known: Container[Var]) -> bool:
-    """Whether an expression over Vars with one value in the launch has one value itself."""
+    """True if an expression over Vars with one value in the launch has one value itself."""
     return not any((isinstance(e, Var) and e not in known) or _is_place(e) for e in walk(expr))
 
 
 def _is_place(expr: Expr) -> bool:
-    """Whether the expression is a thread's place in its block or grid."""
+    """True if the expression is a thread's place in its block or grid."""
     return isinstance(expr, LaunchIndex) and expr.name in _PLACES
 
 
@@ -66,12 +66,12 @@ def _split(body: Block, culprit: Stmt | None, same: frozenset[Var]) -> Iterator[
 
 
 def is_uniform(expr: Expr, same: Container[Var]) -> bool:
-    """Whether an expression over uniform Vars is uniform itself."""
+    """True if an expression over uniform Vars is uniform itself."""
     return not any((isinstance(e, Var) and e not in same) or is_thread(e) for e in walk(expr))
 
 
 def is_thread(expr: Expr) -> bool:
-    """Whether the expression is a thread's place in its block."""
+    """True if the expression is a thread's place in its block."""
     return isinstance(expr, LaunchIndex) and expr.name == "threadIdx"
 
 

@@ -109,7 +109,7 @@ def _reals_at(args: Sequence[Any]) -> list[int]:
 
 
 def plain(extents: Any) -> bool:
-    """Whether the extents of a launch are numbers that stay what they are."""
+    """True if the extents of a launch are numbers that stay what they are."""
     return type(extents) is int or (type(extents) is tuple and all(type(n) is int for n in extents))
 
 
@@ -281,7 +281,7 @@ def _with(launches: Sequence[Packed], changes: Sequence[tuple[int, int, bytes]])
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two extents of a launch are equal, of which `b` is plain."""
+    """True if two extents of a launch are equal, of which `b` is plain."""
     return a is b or (type(a) is type(b) and plain(a) and bool(a == b))
 
 

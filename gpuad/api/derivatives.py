@@ -65,7 +65,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, allow_unused: bool = Fals
         gpuad.autodiff(square, grid, block, (Duplicated(x, dx), n))
 
     On exit primals hold what the kernel left in them. Raises before anything is written: LaunchError, ShadowError (shadows that do not
-    fit, a gradient that would be dropped, seeds that nobody has put anywhere), UnsupportedError.
+    fit, a gradient that would be dropped, seeds that are not in any shadow), UnsupportedError.
     """
     family: Family = kernel(k)
     flag("allow_unused", allow_unused)

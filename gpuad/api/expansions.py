@@ -29,7 +29,7 @@ class Expansion(Protocol):
         """What a call passes for them, for messages."""
 
     def takes(self, declaration: Declaration) -> bool:
-        """Whether a parameter is one of them."""
+        """True if a parameter is one of them."""
 
     def said(self, parameter: str, arg: Any) -> Hashable:
         """What a call says by its argument. LaunchError for one that is none; `parameter`: which, for messages."""

@@ -100,7 +100,7 @@ class GridKernel(TextKernel):
         return self.unsplit.parameters
 
     def is_decided_by_data(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> bool:
-        """Whether data that a launch of a call finds decide which launches follow."""
+        """True if data that a launch of a call finds decide which launches follow."""
         return bool(self._parts(self.unsplit.suited(args, shared_mem)).plan.asked)
 
     @property
@@ -406,7 +406,7 @@ def _unfilled(plan: Plan, number: int, kernel: ir.Kernel, numbers: Numbers) -> i
 
 
 def _fills(body: ir.Block, buffer: ir.Buffer, kernel: ir.Kernel, numbers: Numbers) -> bool:
-    """Whether a block fills all that it reads of a shared array, whichever block it is, or each of a few blocks."""
+    """True if a block fills all that it reads of a shared array, whichever block it is, or each of a few blocks."""
 
     def fills(block: Mapping[ir.Expr, ir.Expr]) -> bool:
         own = map_exprs(body, lambda e: map_expr(e, lambda part: block.get(part, part))) if block else body

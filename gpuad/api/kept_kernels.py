@@ -45,7 +45,7 @@ from ..runtime import disk_cache
 from ..source import SourceFile
 
 VARIABLE, SUFFIX = "GPUAD_CACHE_FACTS", ".facts"
-MOST = 1 << 24  # bytes of an entry; a larger one is begun anew, since most of it is of launches that nobody makes any more
+MOST = 1 << 24  # bytes of an entry; a larger one is begun anew, since most of it is of launches that are not made any more
 _PAUSE = 30.0  # seconds between looks at what is new: so much is lost when a process is killed
 _MANY = 256  # kernels that are kept alive to be written
 _LIBRARIES = ("islpy", "libclang", "numpy", "cupy", "cupy-cuda12x", "cupy-cuda13x")

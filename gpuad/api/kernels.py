@@ -310,7 +310,7 @@ class Kernel(TextKernel):
 
     @property
     def composed(self) -> bool:
-        """Whether a call's arguments are not the kernel's own."""
+        """True if a call's arguments are not the kernel's own."""
         return self._completing.needed or self._completing.halves
 
     @property
@@ -453,7 +453,7 @@ class Kernel(TextKernel):
         made, call = self._renumbered(self._alike.get(apart), args, stream)
         if call is None:
             call = self._bound(grid, block, args, shared_mem, stream, kinds, tangents)
-            call = call.but(varying=self._varying.met(call))
+            call = call.but(varying=self._varying.including(call))
             made = ready(call, args) if apart is not None else None
         if made is not None:
             for known_calls, key in ((self._ready, like), (self._alike, apart)):
@@ -469,7 +469,7 @@ class Kernel(TextKernel):
         call = made.call(args, stream, self._varying.of(made.frame)) if made is not None else None
         if made is None or call is None:
             return None, None
-        call = call.but(varying=self._varying.met(call))
+        call = call.but(varying=self._varying.including(call))
         plain = self.primal()
         if self._loose(call, self._inside_of(plain, call)) != call.loose or self._absent_in(plain, call) != call.absent:
             return None, None
@@ -540,7 +540,7 @@ class Kernel(TextKernel):
         call = Call(first, *geo, values=values, uses=uses)
         used = uses.values(call.every_whole_number)
         call = replace(call, used=used)
-        varying = self._varying.met(call)
+        varying = self._varying.including(call)
         call = replace(call, varying=varying)
         inside = self._inside_of(plain, call)
         loose = self._loose(call, inside)

@@ -207,7 +207,7 @@ class Ready:
 
 
 def _disjoint(memories: Sequence[Memory]) -> bool:
-    """Whether no two pointers lie in one allocation."""
+    """True if no two pointers lie in one allocation."""
     hulls = sorted((address(m.root), m.root.nbytes) for m in memories)
     return all(start + nbytes <= end for (start, nbytes), (end, _) in pairwise(hulls))
 

@@ -22,7 +22,7 @@ class VaryingNumbers:
         known = self.known.get(frame)
         return known[1] if known is not None else frozenset()
 
-    def met(self, call: Call) -> frozenset[int]:
+    def including(self, call: Call) -> frozenset[int]:
         """The same for the frame of a call, which may be of other numbers."""
         numbers = call.whole_numbers
         if not numbers:

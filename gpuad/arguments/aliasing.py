@@ -72,7 +72,7 @@ def hull(array: NdArray) -> tuple[int, int]:
 
 
 def overlap(a: Region, b: Region) -> bool:
-    """Whether two arrays share memory, exactly on strided sets; arrays without elements never do.
+    """True if two arrays share memory, exactly on strided sets; arrays without elements never do.
 
     Raises ShadowError where that cannot be found out with reasonable work.
     """
@@ -117,13 +117,13 @@ def judge(
 
 
 def _in_own_allocations(regions: Iterable[Region]) -> bool:
-    """Whether no two lie in one allocation."""
+    """True if no two lie in one allocation."""
     ordered = sorted(regions, key=lambda r: r.root_low)
     return all(a.root_high <= b.root_low for a, b in itertools.pairwise(ordered))
 
 
 def _together(a: Region, b: Region) -> bool:
-    """Whether two lie in one allocation."""
+    """True if two lie in one allocation."""
     return a.root_low < b.root_high and b.root_low < a.root_high
 
 
@@ -206,13 +206,13 @@ class _Pairs:
         )  # fmt: skip
 
     def _may_share_floats(self, p: int, q: int) -> bool:
-        """Whether two views of numbers lie in one allocation and one of them may be left."""
+        """True if two views of numbers lie in one allocation and one of them may be left."""
         memories = (self.bound[p].memory, self.bound[q].memory)
         numbers = all(m is not None and m.is_float for m in memories) and self.primals[p].unit == self.primals[q].unit
         return numbers and self._reaches(p, q)
 
     def _reaches(self, p: int, q: int) -> bool:
-        """Whether two views lie in one allocation and one of them may be left."""
+        """True if two views lie in one allocation and one of them may be left."""
         return _together(self.primals[p], self.primals[q]) and not {self._name(p), self._name(q)} <= set(self.inside)
 
     @staticmethod

@@ -208,12 +208,12 @@ class Duplicated(Operators, _Annotated):
 
     @property
     def has_shadow(self) -> bool:
-        """Whether the shadow exists already."""
+        """True if the shadow exists already."""
         return self._shadow is not None
 
     @property
     def is_unseeded(self) -> bool:
-        """Whether the shadow was made here, the caller has not asked for it, and it holds zeros."""
+        """True if the shadow was made here, the caller has not asked for it, and it holds zeros."""
         if self._deferred is None or self._deferred.looked:
             return False
         shadow = self.own_shadow
@@ -221,7 +221,7 @@ class Duplicated(Operators, _Annotated):
 
     @property
     def keep(self) -> bool:
-        """Whether the seed is only read."""
+        """True if the seed is only read."""
         return self._keep
 
     def __getitem__(self, key: Any) -> Duplicated:
@@ -380,7 +380,7 @@ def _pair(kind: type[Duplicated], primal: Any, shadow: NdArray, keep: bool) -> D
 
 
 def _recording() -> bool:
-    """Whether a tape records in this thread."""
+    """True if a tape records in this thread."""
     return current.get() is not None
 
 
@@ -394,7 +394,7 @@ def _refuse_leaving(x: Any) -> None:
 
 
 def _same_view(a: Duplicated, b: Duplicated) -> bool:
-    """Whether two pairs are the same elements and, as far as they are there yet, the same shadow."""
+    """True if two pairs are the same elements and, as far as they are there yet, the same shadow."""
     one, two = a._primal, b._primal
     if (one.shape, one.strides, one.dtype) != (two.shape, two.strides, two.dtype) or address(one) != address(two):
         return False
@@ -570,7 +570,7 @@ def shadow_array(name: str, x: Any) -> Any:
 
 
 def _is_number(x: Any) -> bool:
-    """Whether it is a number or a struct, as Python, NumPy or an array of shape () or one element has them."""
+    """True if it is a number or a struct, as Python, NumPy or an array of shape () or one element has them."""
     return isinstance(x, bool | int | float | complex | np.generic) or (hasattr(x, "dtype") and getattr(x, "size", 0) == 1)
 
 
@@ -630,7 +630,7 @@ def _is_basic(part: Any) -> bool:
 
 
 def _is_view(array: NdArray, shape: tuple[Any, ...]) -> bool:
-    """Whether an array has that shape without a copy; errors of the shape are left to who reshapes."""
+    """True if an array has that shape without a copy; errors of the shape are left to who reshapes."""
     if array.flags.c_contiguous:
         return True
     try:

@@ -102,7 +102,7 @@ def _on_device(x: Any, made: Callable[[Any], Any], detached: Any) -> Any:
 
 
 def is_array(x: Any) -> bool:
-    """Whether it is an array of NumPy or CuPy."""
+    """True if it is an array of NumPy or CuPy."""
     return isinstance(x, np.ndarray) or (hasattr(x, "strides") and type(x).__module__.partition(".")[0] == "cupy")
 
 
@@ -154,7 +154,7 @@ def reinterpreted(root: NdArray, dtype: np.dtype[Any]) -> Any:
 
 
 def fills(array: NdArray, memory: Memory) -> bool:
-    """Whether an array is all of its allocation, so that no kernel can legally reach outside of it. CuPy's pool rounds up to 512 bytes."""
+    """True if an array is all of its allocation, so that no kernel can legally reach outside of it. CuPy's pool rounds up to 512 bytes."""
     rounding = 1 if namespace(array).__name__ == "numpy" else 512
     lowest = sum(min(0, stride) * (length - 1) for stride, length in zip(array.strides, array.shape, strict=True))
     return bool(memory.offset * array.dtype.itemsize + lowest == 0 and 0 <= memory.root.nbytes - array.nbytes < rounding)

@@ -56,7 +56,7 @@ class BoundArgument:
 
     @property
     def is_pointer(self) -> bool:
-        """Whether the parameter is a pointer."""
+        """True if the parameter is a pointer."""
         return isinstance(self.declaration.type, Pointer)
 
     @property
@@ -284,14 +284,14 @@ def _is_floating(value: Any) -> bool:
 
 
 def _loses(value: Any, made: np.generic) -> bool:
-    """Whether a number is no longer what it was: rounding, to 0 too, is what a float does."""
+    """True if a number is no longer what it was: rounding, to 0 too, is what a float does."""
     if _is_floating(value):
         return math.isfinite(value) and not np.isfinite(made)
     return not np.isfinite(made) or int(made) != int(value)
 
 
 def _bits_differ(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
-    """Whether CuPy, which hands over a NumPy number's bytes, would pass another value than the caller meant. Those of a narrower number
+    """True if CuPy, which hands over a NumPy number's bytes, would pass another value than the caller meant. Those of a narrower number
     would as well; gpuad converts it."""
     return given.itemsize > wanted.itemsize or (given.itemsize == wanted.itemsize and given != wanted)
 
@@ -340,7 +340,7 @@ def _cast_hint(leaf: Scalar, array: NdArray) -> str:
 
 
 def _side_by_side(array: NdArray, count: int) -> bool:
-    """Whether each so many elements lie side by side: along the last axis, or as all there are along the last axes."""
+    """True if each so many elements lie side by side: along the last axis, or as all there are along the last axes."""
     run = 1
     for axis in reversed(range(array.ndim)):
         if array.strides[axis] != run * array.dtype.itemsize:

@@ -27,7 +27,7 @@ DType = np.dtype[Any]
 
 
 def repeats(array: NdArray) -> bool:
-    """Whether elements of an array may share memory with one another, so that adding to all of them loses some: broadcast arrays do, and
+    """True if elements of an array may share memory with one another, so that adding to all of them loses some: broadcast arrays do, and
     views by `as_strided`, of which those count, too, whose elements interlace without meeting."""
     end = int(array.dtype.itemsize)
     for step, count in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
@@ -74,7 +74,7 @@ def float_views(array: NdArray) -> list[Any]:
 
 
 def same_number(leaf: Scalar, dtype: DType) -> bool:
-    """Whether a number of an array is one of the kernel's, signedness aside."""
+    """True if a number of an array is one of the kernel's, signedness aside."""
     if leaf == BF16:
         return is_bfloat16(dtype)
     kinds = "f" if leaf.is_float else "iub"
@@ -82,7 +82,7 @@ def same_number(leaf: Scalar, dtype: DType) -> bool:
 
 
 def fits(dtype: DType, type_: Type) -> bool:
-    """Whether elements of a structured dtype are values of a type: the same size, and the same numbers at the same places."""
+    """True if elements of a structured dtype are values of a type: the same size, and the same numbers at the same places."""
     numbers = dtype_leaves(dtype)
     wanted = leaves(type_)
     return (
@@ -111,7 +111,7 @@ def float_types(type_: Type) -> tuple[Scalar, ...]:
 
 
 def can_be_active(type_: Type) -> bool:
-    """Whether a parameter by value may have a shadow: there is a float in it, and no half in a struct."""
+    """True if a parameter by value may have a shadow: there is a float in it, and no half in a struct."""
     kinds = float_types(type_)
     return bool(kinds) and (isinstance(type_, Scalar) or not any(kind in HALVES for kind in kinds))
 

@@ -133,7 +133,7 @@ def _values(x: Any) -> Any:
 
 
 def is_operand(x: Any) -> bool:
-    """Whether arithmetic takes it: arrays, numbers, sparse matrices."""
+    """True if arithmetic takes it: arrays, numbers, sparse matrices."""
     if type(x) in _USUAL or isinstance(x, Compared | bool | int | float | complex | np.generic):
         return True
     return is_array(on_its_memory(x)) or hasattr(x, "tocsr")

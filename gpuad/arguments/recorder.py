@@ -24,7 +24,7 @@ class Recorder(Protocol):
 
     @property
     def learns(self) -> bool:
-        """Whether the program is new to it."""
+        """True if the program is new to it."""
 
     def launch(self, kernel: Any, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> None:
         """Records a launch and makes it."""

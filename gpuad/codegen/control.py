@@ -70,7 +70,7 @@ class Control(Scopes):
         return done
 
     def may_start(self, merge: Merge, stmt: If) -> bool:
-        """Whether the variable can be declared with the value of the else side. Not if a merge declared before it has changed that
+        """True if the variable can be declared with the value of the else side. Not if a merge declared before it has changed that
         value."""
         return not stmt.otherwise and isinstance(merge.otherwise, Constant | Var)
 
@@ -87,7 +87,7 @@ class Control(Scopes):
         self.line("}")
 
     def is_chain(self, otherwise: list[str]) -> bool:
-        """Whether the else side is one `if` and nothing else."""
+        """True if the else side is one `if` and nothing else."""
         inner = INDENT * (self.depth + 1)
         if not otherwise or not otherwise[0].startswith(inner + "if ("):
             return False

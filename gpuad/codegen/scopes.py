@@ -300,7 +300,7 @@ class Scopes:
         return {self.classes.find(v) for s in walk_stmts(block) for v in joined(s) if len(self.classes.of(v)) > 1 or self.assigns(s)}
 
     def assigns(self, stmt: ir.Stmt) -> bool:
-        """Whether the statement gives a variable a value elsewhere than in its declaration."""
+        """True if the statement gives a variable a value elsewhere than in its declaration."""
         return isinstance(stmt, ir.Assign | ir.For | ir.While) or (isinstance(stmt, ir.If) and not self.prints_as_select(stmt))
 
     def prints_as_select(self, stmt: ir.If) -> bool:
@@ -420,7 +420,7 @@ class Scopes:
         return None
 
     def compounds(self, value: ir.Binary) -> bool:
-        """Whether the operation has a compound form: not where it prints as a call."""
+        """True if the operation has a compound form: not where it prints as a call."""
         return self.expressions.guarded(value) is None and value.left.type == value.right.type == value.type
 
     def same(self, expr: ir.Expr, target: ir.Var | Read) -> bool:
@@ -439,7 +439,7 @@ class Scopes:
                 self.define(*waiting.pop(k))
 
     def disturbs(self, waiting: list[tuple[ir.Var, ir.Expr]], k: int) -> bool:
-        """Whether the k-th assignment would change what another one reads."""
+        """True if the k-th assignment would change what another one reads."""
         target = self.root(waiting[k][0])
         return any(self.root(v) == target for j, (_, e) in enumerate(waiting) if j != k for v in ir.variables(e))
 

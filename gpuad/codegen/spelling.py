@@ -73,7 +73,7 @@ def c_type(t: Scalar) -> str:
 
 
 def converts_silently(source: Scalar, target: Scalar) -> bool:
-    """Whether an assignment converts without losing more than an int's sign, so that a cast there says nothing."""
+    """True if an assignment converts without losing more than an int's sign, so that a cast there says nothing."""
     if target.kind == "bool" or source.is_float:
         return source == target or (source, target) == (F32, F64)
     return target.is_float or target.bits >= promoted(source).bits or source == target

@@ -73,12 +73,12 @@ class Agreement:
         return error
 
     def all_same(self, number: int) -> bool:
-        """Whether all ranks have one number."""
+        """True if all ranks have one number."""
         found = self._least(np.array([number, -number], np.int64))
         return bool(found[0] == -found[1])
 
     def any(self, flag: bool) -> bool:
-        """Whether it is so on any rank."""
+        """True if it is so on any rank."""
         return bool(self._least(np.array([-int(flag)], np.int64))[0])
 
     def counts_fit(self, gives: tuple[int, ...], expects: tuple[int, ...]) -> list[str]:

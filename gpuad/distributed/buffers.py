@@ -62,7 +62,7 @@ class Buffer:
 
 
 def is_whole(segments: Segments, size: int) -> bool:
-    """Whether segments are all elements in order."""
+    """True if segments are all elements in order."""
     ends = [0, *(z for _, z in segments)]
     return all(a == end for (a, _), end in zip(segments, ends[:-1], strict=True)) and ends[-1] == size
 

@@ -435,7 +435,7 @@ class Communicator(Exchange):
             raise UnsupportedError(f"{name} of a communicator of NCCL: make another one, and wrap it")
 
     def _active(self, b: Buffer) -> bool:
-        """Whether an array has a shadow, or is memory that has one in this recording."""
+        """True if an array has a shadow, or is memory that has one in this recording."""
         if isinstance(b.x, Duplicated):
             return True
         tape = cast(Any, current.get())

@@ -24,7 +24,7 @@ def own() -> Process:
 
 
 def has_ended(process: Process) -> bool:
-    """Whether a process of this machine is there no more; False for those of others."""
+    """True if a process of this machine is there no more; False for those of others."""
     machine, pid, started, _ = process
     if machine != _machine():
         return False

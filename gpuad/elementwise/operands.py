@@ -36,7 +36,7 @@ class Given:
 
     @property
     def follows(self) -> bool:
-        """Whether it is an array that follows the elements."""
+        """True if it is an array that follows the elements."""
         return self.array is not None and not self.parameter.raw
 
     @property
@@ -98,7 +98,7 @@ def own_arguments(name: str, arguments: Sequence[Given], letters: Types) -> list
 
 
 def is_active(value: Any) -> bool:
-    """Whether a value carries a gradient."""
+    """True if a value carries a gradient."""
     return isinstance(value, Duplicated | BatchDuplicated | Active)
 
 

@@ -152,7 +152,7 @@ def check_disjoint(name: str, arguments: Sequence[Given], same_is_apart: bool) -
 
 
 def _near(a: Any, b: Any) -> bool:
-    """Whether the memory between lowest and highest element has something in common."""
+    """True if the memory between lowest and highest element has something in common."""
     (low, high), (first, last) = _extent(a), _extent(b)
     return low < last and first < high
 

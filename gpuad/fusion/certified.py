@@ -61,7 +61,7 @@ class Independent:
         self.launches = Launches()
 
     def takes(self, link: Link) -> bool:
-        """Whether one more launch is so."""
+        """True if one more launch is so."""
         part, found = part_of(link), footprint_of(link, self.looped)
         return found.guards == self.guards is not None and self.launches.dependence(part, found, part.places) is None
 
@@ -71,12 +71,12 @@ class Independent:
 
 
 def is_looped(link: Link) -> bool:
-    """Whether a launch is one loop over elements."""
+    """True if a launch is one loop over elements."""
     return any(isinstance(s, For) for s in link.kernel.body)
 
 
 def is_certified(separate: Sequence[Link], joined: Link, key: Hashable) -> bool:
-    """Whether a joint launch does thread by thread what launches do that are `Independent`. `key`: the joint launch, as it is known by."""
+    """True if a joint launch does thread by thread what launches do that are `Independent`. `key`: the joint launch, as it is known by."""
 
     def ask() -> tuple[str | None, list[Kernel]]:
         reason = otherwise([part_of(x) for x in separate], part_of(joined), looped=is_looped(joined))
@@ -121,7 +121,7 @@ class Pointers:
 def is_forward_and_reverse(
     pointers: Pointers, primal: Kernel, reverse: Kernel, parameters: Sequence[Parameter], made: Kernel, text: Sequence[int]
 ) -> bool:
-    """Whether a kernel is certified to do what a launch and its reverse do. `text`: in which order it has them."""
+    """True if a kernel is certified to do what a launch and its reverse do. `text`: in which order it has them."""
     own = dict(enumerate(primal.params))
     entries = ((p.item, own[p.position]) for p in parameters if p.role == "entry")
     before = {b: memory for b, memory in entries if isinstance(b, Buffer) and isinstance(memory, Buffer)}
@@ -129,7 +129,7 @@ def is_forward_and_reverse(
 
 
 def is_keeping(pointers: Pointers, primal: Kernel, extraction: Kernel, made: Kernel) -> bool:
-    """Whether a kernel is certified to do what a launch does, and the extraction of values after it."""
+    """True if a kernel is certified to do what a launch does, and the extraction of values after it."""
     return refused([pointers.part(primal), pointers.part(extraction)], pointers.part(made), text=(1, 0)) is None
 
 

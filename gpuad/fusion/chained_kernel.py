@@ -90,7 +90,7 @@ def _wide(index: ir.Expr) -> ir.Expr:
 
 
 def is_sum(stmt: ir.Stmt) -> bool:
-    """Whether a statement adds a sum over the threads."""
+    """True if a statement adds a sum over the threads."""
     return isinstance(stmt, ir.Accumulate) and stmt.how is ir.How.REDUCED
 
 
@@ -116,7 +116,7 @@ class _Guards:
         return (*self.before, *([self.guard] if self.guard is not None else []), *self.after)
 
     def takes(self, old: ir.Stmt) -> bool:
-        """Whether the next statement has found its place."""
+        """True if the next statement has found its place."""
         stmt = substituted(old, self.renamed)
         if is_sum(stmt):
             self.after.append(stmt)
@@ -210,7 +210,7 @@ class _Forwarding:
         return replace(stmt, then=then, otherwise=otherwise, merges=merges)
 
     def again(self, stmt: ir.Load | ir.Store | ir.Accumulate | ir.Take) -> bool:
-        """Whether another statement touches the same place, and what is written there is what is read."""
+        """True if another statement touches the same place, and what is written there is what is read."""
         return self.uses[_place(stmt)] > 1 and _exact(stmt.buffer) and self.mutable.isdisjoint(ir.variables(stmt.index))
 
     def load(self, stmt: ir.Load, known: dict[Place, ir.Expr], renamed: dict[ir.Var, ir.Expr], out: list[ir.Stmt]) -> None:
@@ -246,7 +246,7 @@ def _place(stmt: ir.Load | ir.Store | ir.Accumulate | ir.Take) -> Place:
 
 
 def _exact(buffer: ir.Buffer) -> bool:
-    """Whether memory holds what is written to it: halves are rounded."""
+    """True if memory holds what is written to it: halves are rounded."""
     return value_type(buffer.element) == buffer.element
 
 

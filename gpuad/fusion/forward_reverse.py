@@ -106,7 +106,7 @@ def _keeping(primal: Kernel, extraction: Kernel, saved: Sequence[Buffer], call: 
 
 
 def _waits(body: Block) -> bool:
-    """Whether threads meet, or say something."""
+    """True if threads meet, or say something."""
     return any(
         isinstance(s, Barrier | Shuffle | Tell) or (isinstance(s, Alloc) and s.buffer.space is Space.SHARED) for s in walk_stmts(body)
     )

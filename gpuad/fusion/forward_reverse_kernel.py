@@ -152,7 +152,7 @@ def _known(stmt: ir.Stmt, loads: Mapping[tuple[ir.Buffer, ir.Expr], ir.Var], val
 
 
 def _one_guard(a: ir.If, b: ir.If, assigned: Set[ir.Var]) -> bool:
-    """Whether both do something where one condition holds, and what it hangs on, or the first leaves, does not change between."""
+    """True if both do something where one condition holds, and what it hangs on, or the first leaves, does not change between."""
     kept = {*ir.variables(b.condition), *(v for m in a.merges for v in (m.var, *ir.variables(m.then)))}
     return a.condition == b.condition and not (a.otherwise or b.otherwise or b.merges or assigned & kept)
 

@@ -59,7 +59,7 @@ def hindrance(kernel: Kernel, buffers: Collection[Buffer]) -> Stmt | None:
 
 
 def may_be_ordered(kernel: Kernel) -> bool:
-    """Whether the kernel has a barrier of a block."""
+    """True if the kernel has a barrier of a block."""
     return any(holds_barrier(s) for s in kernel.body)
 
 

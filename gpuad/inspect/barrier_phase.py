@@ -72,13 +72,13 @@ def barrier_phase_inspector(reverse: ir.Kernel, shadows: Collection[ir.Buffer]) 
 
 
 def _is_fit(shadow: ir.Buffer, body: ir.Block) -> bool:
-    """Whether an array is one for the whole kernel, of a length of its own."""
+    """True if an array is one for the whole kernel, of a length of its own."""
     made = [s for s in walk_stmts(body) if isinstance(s, ir.Alloc) and s.buffer == shadow]
     return shadow.space is Space.SHARED and shadow.length is not None and len(made) == 1 and made[0] in body
 
 
 def _is_of_grid(expr: ir.Expr) -> bool:
-    """Whether an expression is not the same in all blocks, or in all grids."""
+    """True if an expression is not the same in all blocks, or in all grids."""
     return isinstance(expr, ir.LaunchIndex) and expr.name in ("blockIdx", "gridDim")
 
 

@@ -121,12 +121,12 @@ def _unknown(reverse: ir.Kernel) -> set[ir.Var]:
 
 
 def _ends_outside(stmt: ir.Stmt) -> bool:
-    """Whether all that the statement does is an addition to memory of the launch."""
+    """True if all that the statement does is an addition to memory of the launch."""
     return isinstance(stmt, ir.Accumulate | ir.Store) and stmt.buffer.length is None
 
 
 def _by_numbers(body: ir.Block, given: Collection[ir.Var], arrays: Collection[ir.Buffer]) -> bool:
-    """Whether nothing is used but whole numbers and arrays of the thread's own."""
+    """True if nothing is used but whole numbers and arrays of the thread's own."""
     stmts = list(walk_stmts(body))
     made = {v for s in stmts for v in bound(s)} | set(given)
     for stmt in stmts:

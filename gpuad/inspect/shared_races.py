@@ -90,7 +90,7 @@ class _Certain(Slice):
             case ir.Load():
                 return (replace(stmt, var=var),)
             case ir.Store():
-                number = self.told(stmt.value) if buffer in self.values else None
+                number = self.number_for(stmt.value) if buffer in self.values else None
                 told = () if number is None else (replace(stmt, buffer=self.values[buffer], value=number),)
                 return (replace(stmt, value=nothing), *told)
             case ir.Accumulate(how=ir.How.PLAIN):
@@ -101,7 +101,7 @@ class _Certain(Slice):
 
     # --- what is stored ------------------------------------------------------------------------------------------------------------
 
-    def told(self, value: ir.Expr) -> ir.Expr | None:
+    def number_for(self, value: ir.Expr) -> ir.Expr | None:
         """The number that stands for a value, the same for two threads if both make it in one way of the same elements; None where that is
         not known."""
         plain = value

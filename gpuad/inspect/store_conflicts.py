@@ -46,7 +46,7 @@ class StoreConflictInspector:
 
     @cached_property
     def by_numbers(self) -> bool:
-        """Whether what it finds depends on the launch's geometry and whole numbers alone: it looks at no memory, and at no real number."""
+        """True if what it finds depends on the launch's geometry and whole numbers alone: it looks at no memory, and at no real number."""
         own = len(self.notes) + 2 * len(self.bounded) + (2 if self.runs > 1 else 1)
         given = self.kernel.params[: len(self.kernel.params) - own]
         memory = {p for p in given if isinstance(p, ir.Buffer)}
@@ -257,7 +257,7 @@ class _Signatures:
         return list(dict.fromkeys(x.index for x in loads if x.buffer == stmt.buffer and not self.parted(x, stmt)))
 
     def parted(self, load: ir.Load, stmt: Write) -> bool:
-        """Whether a barrier stands between: several threads may then have found what was there before them all."""
+        """True if a barrier stands between: several threads may then have found what was there before them all."""
         return any(self.places[id(load)] < barrier < self.places[id(stmt)] for barrier in self.barriers)
 
     def made_of(self, value: ir.Expr) -> Iterator[ir.Var]:

@@ -44,7 +44,7 @@ class Session:
             if seed is None or not seed.size:
                 continue
             whole = seed.astype("float32") if is_half(seed.dtype) else seed
-            if not recording_of(self.tape).has_met(pair):
+            if not recording_of(self.tape).knows_pair(pair):
                 still.append((pair, whole))
             else:
                 merged[pair] = merged[pair] + whole if pair in merged else whole

@@ -175,7 +175,7 @@ def _split(chosen: Kernel, active: tuple[bool, ...], call: Call, left: Collectio
 
 
 def _changes(stages: Sequence[pipeline.Stage], position: int) -> bool:
-    """Whether a reverse may write to the shadow of a parameter."""
+    """True if a reverse may write to the shadow of a parameter."""
     for stage in stages:
         if stage.fixed is not None:
             return True

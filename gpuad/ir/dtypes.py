@@ -46,17 +46,17 @@ def to_bfloat16(a: NDArray[Any]) -> NDArray[Any]:
 
 
 def is_bfloat16(dtype: DType) -> bool:
-    """Whether a dtype is that of ml_dtypes, which need not be imported to ask."""
+    """True if a dtype is that of ml_dtypes, which need not be imported to ask."""
     return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
 def is_real(dtype: DType) -> bool:
-    """Whether a dtype is of real floating-point numbers, of which each carries a gradient."""
+    """True if a dtype is of real floating-point numbers, of which each carries a gradient."""
     return dtype.kind == "f" or is_bfloat16(dtype)
 
 
 def is_half(dtype: DType) -> bool:
-    """Whether a dtype is float16 or bfloat16: their shadows are float32, since sums in them lose small contributions."""
+    """True if a dtype is float16 or bfloat16: their shadows are float32, since sums in them lose small contributions."""
     return dtype == np.float16 or is_bfloat16(dtype)
 
 

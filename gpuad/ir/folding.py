@@ -60,12 +60,12 @@ def zero(kind: Scalar) -> Constant:
 
 
 def is_trivial(expr: Expr) -> bool:
-    """Whether naming the expression would gain nothing: a Var or a constant."""
+    """True if naming the expression would gain nothing: a Var or a constant."""
     return isinstance(expr, (Var, Constant))
 
 
 def can_trap(expr: Expr) -> bool:
-    """Whether evaluating the expression where the program would not might misbehave: an integer division by something unknown."""
+    """True if evaluating the expression where the program would not might misbehave: an integer division by something unknown."""
     return any(
         isinstance(e, Binary) and e.op in ("/", "%") and e.type.is_integer and not (isinstance(e.right, Constant) and e.right.value != 0)
         for e in walk(expr)
@@ -143,7 +143,7 @@ def _lossless(source: Scalar, through: Scalar) -> bool:
 
 
 def _same_kind(source: Scalar, target: Scalar) -> bool:
-    """Whether the detour source -> wider -> target equals source -> target."""
+    """True if the detour source -> wider -> target equals source -> target."""
     return source == target or (source.is_integer and target.is_integer and target.bits <= source.bits)
 
 
@@ -327,7 +327,7 @@ def const(value: bool | int | float, type_: Scalar) -> Constant:
 
 
 def is_const(expr: Expr, value: float) -> bool:
-    """Whether the expression is the literal `value` (of either sign of zero)."""
+    """True if the expression is the literal `value` (of either sign of zero)."""
     return isinstance(expr, Constant) and expr.value == value
 
 
@@ -399,7 +399,7 @@ def mul(a: Expr, b: Expr) -> Expr:
 
 
 def _exact(v: float, w: float) -> bool:
-    """Whether one factor is a power of two, so that the product of the constants rounds nothing."""
+    """True if one factor is a power of two, so that the product of the constants rounds nothing."""
     return any(x != 0 and math.isfinite(x) and abs(math.frexp(x)[0]) == 0.5 for x in (v, w))
 
 
@@ -414,7 +414,7 @@ def div(a: Expr, b: Expr) -> Expr:
 
 
 def is_reciprocal(expr: Expr) -> bool:
-    """Whether the expression is one over another that is no number, of floating point."""
+    """True if the expression is one over another that is no number, of floating point."""
     return isinstance(expr, Binary) and expr.op == "/" and expr.type.is_float and is_const(expr.left, 1) and any(variables(expr.right))
 
 

@@ -74,7 +74,7 @@ def _turned(loop: ir.For | ir.While, carried: ir.Carried) -> ir.Expr | None:
 
 
 def _positive(loop: ir.For | ir.While, var: ir.Var) -> bool:
-    """Whether an iteration runs only if the variable is greater than 0 at its start."""
+    """True if an iteration runs only if the variable is greater than 0 at its start."""
     return isinstance(loop, ir.While) and loop.condition == b.compare(">", var, b.const(0, var.type))
 
 

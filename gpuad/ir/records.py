@@ -28,17 +28,17 @@ class Part:
 
 
 def is_record(kind: Type) -> bool:
-    """Whether a type is a vector, a complex number or a struct."""
+    """True if a type is a vector, a complex number or a struct."""
     return isinstance(kind, (Vector, Complex, Struct))
 
 
 def is_composite(kind: Type) -> bool:
-    """Whether values of a type consist of parts, be it of none (a struct without fields)."""
+    """True if values of a type consist of parts, be it of none (a struct without fields)."""
     return is_record(kind) or isinstance(kind, Array)
 
 
 def points_to_pointers(kind: Type) -> bool:
-    """Whether a type is that of a pointer to pointers."""
+    """True if a type is that of a pointer to pointers."""
     return isinstance(kind, Pointer) and isinstance(kind.element, Pointer)
 
 
@@ -46,12 +46,12 @@ TEXTURE = "cudaTextureObject_t"
 
 
 def is_texture(kind: Type) -> bool:
-    """Whether a type is that of a texture."""
+    """True if a type is that of a texture."""
     return isinstance(kind, Struct) and kind.name == TEXTURE
 
 
 def is_expanded(kind: Type) -> bool:
-    """Whether an argument for a parameter of the type is several of the launch: a list of arrays, or a texture."""
+    """True if an argument for a parameter of the type is several of the launch: a list of arrays, or a texture."""
     return points_to_pointers(kind) or is_texture(kind)
 
 
@@ -61,7 +61,7 @@ def member_of(kind: Type, name: str) -> Member | None:
 
 
 def is_overlaid(kind: Type) -> bool:
-    """Whether members of a struct share memory, so that a variable of it is memory too."""
+    """True if members of a struct share memory, so that a variable of it is memory too."""
     return isinstance(kind, Struct) and bool(kind.members)
 
 
@@ -130,7 +130,7 @@ def unit(kind: Type) -> int:
 
 
 def holds_pointers(kind: Type) -> bool:
-    """Whether a pointer is among the leaves."""
+    """True if a pointer is among the leaves."""
     return any(isinstance(leaf.type, Pointer) for leaf in leaves(kind))
 
 
@@ -176,7 +176,7 @@ _WORDS = {"int32": "int", "uint32": "uint", "float32": "float", "float64": "doub
 
 
 def alike(a: Type, b: Type) -> bool:
-    """Whether memory of `a`s may be read as `b`s: both consist of numbers of one and the same type without gaps."""
+    """True if memory of `a`s may be read as `b`s: both consist of numbers of one and the same type without gaps."""
     return a == b or (len(numbers(a)) == 1 and numbers(a) == numbers(b) and _dense(a) and _dense(b))
 
 

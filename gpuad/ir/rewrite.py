@@ -50,7 +50,7 @@ def substitute(expr: ir.Expr, mapping: Mapping[ir.Var, ir.Expr]) -> ir.Expr:
 
 
 def is_short(expr: ir.Expr, most: int = 128) -> bool:
-    """Whether an expression has so few parts that others may be put together from it. Without such a bound the text of a variable in terms
+    """True if an expression has so few parts that others may be put together from it. Without such a bound the text of a variable in terms
     of others doubles with each line that uses the one before it twice."""
     return sum(1 for _ in islice(ir.walk(expr), most + 1)) <= most
 
@@ -131,7 +131,7 @@ def bound_in(loop: ir.For | ir.While) -> set[ir.Expr]:
 
 
 def holds(block: ir.Block, *kinds: type[ir.Stmt]) -> bool:
-    """Whether a statement of one of these kinds is in the block, at any depth."""
+    """True if a statement of one of these kinds is in the block, at any depth."""
     return any(isinstance(stmt, kinds) for stmt in walk_stmts(block))
 
 

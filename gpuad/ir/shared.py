@@ -56,5 +56,5 @@ def _end(found: Iterable[tuple[Buffer, int]]) -> int:
 
 
 def is_shared(stmt: Stmt) -> bool:
-    """Whether the statement makes a shared array."""
+    """True if the statement makes a shared array."""
     return isinstance(stmt, Alloc) and stmt.buffer.space is Space.SHARED

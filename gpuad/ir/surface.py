@@ -410,37 +410,37 @@ def walk(node: object) -> Iterator[Node]:
 
 
 def has_barrier(node: object) -> bool:
-    """Whether a piece of the tree waits for other threads."""
+    """True if a piece of the tree waits for other threads."""
     return any(isinstance(n, Barrier) or is_step(n) for n in walk(node))
 
 
 def has_grid_barrier(function: Function) -> bool:
-    """Whether a kernel waits for all blocks of the grid."""
+    """True if a kernel waits for all blocks of the grid."""
     return any(isinstance(n, Barrier) and n.scope == "grid" for n in walk(function))
 
 
 def syncs_warps(node: object) -> bool:
-    """Whether threads of a warp wait for one another in a piece of the tree."""
+    """True if threads of a warp wait for one another in a piece of the tree."""
     return any(isinstance(n, Barrier) and n.scope == "warp" for n in walk(node))
 
 
 def works_together(node: object) -> bool:
-    """Whether threads wait for one another or exchange values in a piece of the tree."""
+    """True if threads wait for one another or exchange values in a piece of the tree."""
     return any(isinstance(n, Barrier | ShuffleCall) or is_step(n) for n in walk(node))
 
 
 def is_step(node: object) -> bool:
-    """Whether a node assigns to volatile memory, which a warp's threads do in lockstep."""
+    """True if a node assigns to volatile memory, which a warp's threads do in lockstep."""
     return isinstance(node, Assign | IncDec) and is_volatile(node.target)
 
 
 def is_volatile(value: Expr) -> bool:
-    """Whether an expression stands for an element of volatile memory."""
+    """True if an expression stands for an element of volatile memory."""
     return isinstance(value, Index | Deref) and isinstance(value.pointer.type, Pointer) and value.pointer.type.volatile
 
 
 def uses_dynamic(node: object) -> bool:
-    """Whether a piece of the tree uses a shared array whose length a launch decides."""
+    """True if a piece of the tree uses a shared array whose length a launch decides."""
     return any(isinstance(n, Declaration) and isinstance(n.type, Array) and n.type.length == DYNAMIC for n in walk(node))
 
 

@@ -27,7 +27,7 @@ from ..runtime import cuda
 
 
 def on_device(buffer: Any) -> bool:
-    """Whether a buffer lives on a GPU."""
+    """True if a buffer lives on a GPU."""
     return bool(buffer.__dlpack_device__()[0] != 1)
 
 
@@ -74,7 +74,7 @@ def no_tangent(x: Any) -> Any:
 
 
 def is_zero(dot: Any) -> bool:
-    """Whether a tangent or cotangent is known to be none."""
+    """True if a tangent or cotangent is known to be none."""
     return type(dot) is ad.Zero
 
 

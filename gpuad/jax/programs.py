@@ -179,7 +179,7 @@ class Run:
         return [None if x is None else x.value for x in self.others]
 
     def paired(self, k: int) -> bool:
-        """Whether a parameter is a pair."""
+        """True if a parameter is a pair."""
         x = self.arrays[k]
         return x is not None and self.own.names[k] not in self.own.constant and _carries(dtype_named(x[1]))
 

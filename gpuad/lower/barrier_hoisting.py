@@ -94,7 +94,7 @@ _ALL = 0xFFFFFFFF
 
 
 def _has_shuffle(stmt: ir.Stmt) -> bool:
-    """Whether threads are named by a mask in the statement."""
+    """True if threads are named by a mask in the statement."""
     return any(isinstance(s, ir.Shuffle) or (isinstance(s, ir.Barrier) and s.mask is not None) for s in walk_stmts((stmt,)))
 
 
@@ -109,7 +109,7 @@ def _remasked(stmt: ir.Stmt, ballot: ir.Var) -> ir.Stmt:
 
 
 def _only_written(stmt: ir.Stmt) -> bool:
-    """Whether in a control statement shared memory is only written, and nothing else is waited for."""
+    """True if in a control statement shared memory is only written, and nothing else is waited for."""
     reading = (ir.Load, ir.Accumulate, ir.Atomic)
     inside = (s for s in walk_stmts((stmt,)) if isinstance(s, reading))
     return _only_steps(stmt) and not any(s.buffer.space is Space.SHARED for s in inside)

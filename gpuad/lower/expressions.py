@@ -122,7 +122,7 @@ def _part_number(e: surface.Member, kind: Type) -> int:
 
 
 def is_place(e: surface.Expr) -> bool:
-    """Whether an expression denotes a variable or memory."""
+    """True if an expression denotes a variable or memory."""
     if isinstance(e, surface.Member | surface.Bits):
         return is_place(e.record if isinstance(e, surface.Member) else e.lvalue)
     if isinstance(e, (surface.HelperCall, surface.IncDec)):
@@ -209,7 +209,7 @@ def _cast(s: Lowering, e: surface.Cast, operand: surface.Expr) -> Value:
 
 
 def _is_long(value: Expr, target: Type) -> bool:
-    """Whether an integer may have more digits than a float and is yet within the range of the target."""
+    """True if an integer may have more digits than a float and is yet within the range of the target."""
     return target == BF16 and value.type.is_integer and value.type.bits >= 32
 
 
@@ -400,7 +400,7 @@ def _written(s: Lowering, e: surface.Assign | surface.IncDec, target: Place, val
 
 
 def _reads_elsewhere(stmts: Sequence[Stmt], target: Address) -> bool:
-    """Whether another element of the array in shared memory that is about to be written has been read since the last barrier."""
+    """True if another element of the array in shared memory that is about to be written has been read since the last barrier."""
     own = [t for t in target.targets if isinstance(t, Buffer) and t.space is Space.SHARED]
     since = itertools.takewhile(lambda stmt: not isinstance(stmt, Barrier), reversed(stmts))
     reads = (read for stmt in since for read in walk_stmts((stmt,)) if isinstance(read, Load) and read.buffer in own)
@@ -552,5 +552,5 @@ def _leave(s: Lowering, result: Cell, value: Value, span: Span) -> None:
 
 
 def _is_pure(s: Lowering, side: Branch, result: Cell) -> bool:
-    """Whether a side emitted nothing and changed nothing but its result."""
+    """True if a side emitted nothing and changed nothing but its result."""
     return not side.out and all(side.env[cell] == value for cell, value in s.env.items() if cell is not result)

@@ -136,7 +136,7 @@ class Signature:
     fixed: tuple[ir.Var, ...]
 
     def fits(self, params: Sequence[ir.Var | ir.Buffer], fixed: Sequence[int]) -> bool:
-        """Whether these are its parameters, and so many numbers are fixed."""
+        """True if these are its parameters, and so many numbers are fixed."""
         own = [*((True, v.type) for v in self.numbers), *((False, kept_type(v)) for v in self.arrays)]
         given = [(True, p.type) if isinstance(p, ir.Var) else (False, p.element) for p in params]
         return own == given and len(fixed) == len(self.fixed)
@@ -307,7 +307,7 @@ class _Planner:
         self.check_arrays()
 
     def is_pure(self, var: ir.Var) -> bool:
-        """Whether each part can compute a value again."""
+        """True if each part can compute a value again."""
         if var not in self.pure:
             given = var in self.kernel.scalars or var in self.host
             made = var not in self.kept and var in self.where
@@ -335,7 +335,7 @@ def _own_blocks(loop: ir.For | ir.While) -> tuple[ir.Block, ...]:
 
 
 def _is_one_of(expr: ir.Expr, tags: Collection[ir.Var]) -> bool:
-    """Whether an expression is a constant or one of the variables, whatever decides which."""
+    """True if an expression is a constant or one of the variables, whatever decides which."""
     if isinstance(expr, ir.Select):
         return _is_one_of(expr.then, tags) and _is_one_of(expr.otherwise, tags)
     return isinstance(expr, ir.Constant) or expr in tags
@@ -345,7 +345,7 @@ _KNOWN = (ir.Constant, ir.Var, ir.LaunchIndex, ir.Unary, ir.Binary, ir.Cast, ir.
 
 
 def _is_known(expr: ir.Expr, host: Iterable[ir.Var], lets: Mapping[ir.Var, ir.Expr]) -> bool:
-    """Whether an expression is a whole number made of what is known outside of the parts."""
+    """True if an expression is a whole number made of what is known outside of the parts."""
     host, seen, waiting = set(host), set[ir.Var](), [expr]
     while waiting:
         for e in ir.walk(waiting.pop()):
@@ -360,7 +360,7 @@ def _is_known(expr: ir.Expr, host: Iterable[ir.Var], lets: Mapping[ir.Var, ir.Ex
 
 
 def is_pure(stmt: ir.Stmt, written: frozenset[ir.Buffer], known: Callable[[ir.Var], bool]) -> bool:
-    """Whether a statement computes what it defines of memory that the kernel does not write, and of variables that are `known`."""
+    """True if a statement computes what it defines of memory that the kernel does not write, and of variables that are `known`."""
     inside = list(walk_stmts((stmt,)))
     for s in inside:
         if isinstance(s, ir.Load) and (s.buffer.space is not Space.GLOBAL or s.buffer in written):
@@ -481,7 +481,7 @@ def _thread() -> ir.Expr:
 
 
 def _is_choice(var: ir.Var, body: Iterable[ir.Stmt], keeps: Iterable[tuple[ir.Var, ir.Expr]]) -> bool:
-    """Whether a part only asks which of several a number is."""
+    """True if a part only asks which of several a number is."""
     used = [*expressions_in(tuple(body)), *(value for _, value in keeps)]
     asked = sum(_asks(e, var) for top in used for e in ir.walk(top))
     return asked == sum(v == var for e in used for v in ir.variables(e))

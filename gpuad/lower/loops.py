@@ -165,7 +165,7 @@ def _body(s: Lowering, loop: Loop, tail: tuple[surface.Stmt, ...]) -> None:
 
 
 def _has_continue(node: object) -> bool:
-    """Whether a `continue` of this very loop is inside."""
+    """True if a `continue` of this very loop is inside."""
     match node:
         case surface.Continue():
             return True
@@ -279,7 +279,7 @@ class _Counting:
     down: bool
 
     def direction_fits(self, step: Expr) -> bool:
-        """Whether the step moves towards the bound: a literal by its sign, anything else if it is added and compared with `<`."""
+        """True if the step moves towards the bound: a literal by its sign, anything else if it is added and compared with `<`."""
         if self.op in ("<", "<="):
             upwards = not self.down if not step.type.is_signed or not isinstance(step, Constant) else step.value > 0
             return upwards and not (isinstance(step, Constant) and not 0 < step.value < 1 << (step.type.bits - 1))
@@ -334,7 +334,7 @@ def _stepping(s: Lowering, loop: Loop) -> Loop:
 
 
 def _leaves(node: object, nested: bool = False) -> bool:
-    """Whether a `break` of this very loop or a `return` is inside."""
+    """True if a `break` of this very loop or a `return` is inside."""
     match node:
         case surface.Return():
             return True
@@ -350,7 +350,7 @@ def _leaves(node: object, nested: bool = False) -> bool:
 
 
 def _stays(s: Lowering, form: _Counting, plan: Plan) -> bool:
-    """Whether the body neither moves the loop's variable nor leaves the loop."""
+    """True if the body neither moves the loop's variable nor leaves the loop."""
     return form.variable not in plan.shapes and not any(flag in plan.shapes for flag in s.frame.exits)
 
 
@@ -393,7 +393,7 @@ def _stop(form: _Counting, bound: Expr) -> Expr:
 
 
 def _wraps(form: _Counting, stop: Expr) -> bool:
-    """Whether a constant stop is the far end of its type, to which `<=` or `>=` cannot lead."""
+    """True if a constant stop is the far end of its type, to which `<=` or `>=` cannot lead."""
     if not isinstance(stop, Constant) or form.op in ("<", ">"):
         return False
     low = -(1 << (form.kind.bits - 1)) if form.kind.is_signed else 0
@@ -437,7 +437,7 @@ def _comparison(e: surface.Binary, variable: surface.Declaration) -> tuple[str, 
 
 
 def _is_name(e: surface.Expr, variable: surface.Declaration, casts: int = 1) -> bool:
-    """Whether the expression is the variable, converted to an integer type at most once."""
+    """True if the expression is the variable, converted to an integer type at most once."""
     if isinstance(e, surface.Cast) and casts and isinstance(e.type, Scalar) and e.type.is_integer:
         return _is_name(e.operand, variable, casts - 1)
     return isinstance(e, surface.Name) and e.declaration == variable
@@ -467,6 +467,6 @@ def _sum_of(name: surface.Name, e: surface.Expr) -> tuple[surface.Name, surface.
 
 
 def _holds(kind: object, of: object) -> bool:
-    """Whether arithmetic in integer type `kind` equals that in `of` when converted back."""
+    """True if arithmetic in integer type `kind` equals that in `of` when converted back."""
     both = isinstance(kind, Scalar) and isinstance(of, Scalar) and kind.is_integer and of.is_integer
     return both and kind.bits >= of.bits  # type: ignore[attr-defined]

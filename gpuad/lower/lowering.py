@@ -263,7 +263,7 @@ class Lowering:
         return condition
 
     def is_dead(self, branch: Branch | None = None) -> bool:
-        """Whether control never reaches the end of the branch (this point, without one)."""
+        """True if control never reaches the end of the branch (this point, without one)."""
         env = branch.env if branch else self.env
         return any(env[flag] == folding.TRUE for flag in self.frame.exits)
 
@@ -285,11 +285,11 @@ class Lowering:
         return self.join(alive, self.fork(guarded), self.fork(lambda: None), span, leaving=self.barriers and self.leaves())
 
     def has_left(self, branch: Branch) -> bool:
-        """Whether at the end of the branch the thread has surely returned from the kernel."""
+        """True if at the end of the branch the thread has surely returned from the kernel."""
         return len(self.frames) == 1 and branch.env[self.frame.returned] == folding.TRUE
 
     def leaves(self) -> bool:
-        """Whether the threads that do not reach this point have returned from the kernel, rather than from a helper or an iteration."""
+        """True if the threads that do not reach this point have returned from the kernel, rather than from a helper or an iteration."""
         flags = [flag for flag in self.frame.exits if flag is not self.frame.returned]
         return len(self.frames) == 1 and all(self.env[flag] == folding.FALSE for flag in flags)
 
@@ -335,7 +335,7 @@ class Address:
 
     @property
     def is_local(self) -> bool:
-        """Whether a pointer can only point into arrays of the kernel, in which an int32 reaches every element."""
+        """True if a pointer can only point into arrays of the kernel, in which an int32 reaches every element."""
         return all(isinstance(t, Buffer) and t.space in (Space.LOCAL, Space.SHARED) for t in self.targets)
 
 

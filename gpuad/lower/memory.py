@@ -196,7 +196,7 @@ def _load_of(s: Lowering, mark: int, buffer: Buffer, index: Expr, old: Expr) -> 
 
 
 def _only_here(s: Lowering, old: Expr, position: int) -> bool:
-    """Whether neither later statements nor variables refer to the loaded value."""
+    """True if neither later statements nor variables refer to the loaded value."""
     return not any(_mentions(stmt, old) for stmt in s.out[position + 1 :]) and all(not _uses(value, old) for value in s.env.values())
 
 

@@ -423,7 +423,7 @@ def _argument(s: Lowering, parameter: surface.Declaration, argument: surface.Exp
 
 
 def _is_undefined(s: Lowering, argument: surface.Expr) -> bool:
-    """Whether a number without a value is passed on; that is no error as long as it is not used."""
+    """True if a number without a value is passed on; that is no error as long as it is not used."""
     while isinstance(argument, surface.Cast) and argument.type == argument.operand.type:
         argument = argument.operand
     if not isinstance(argument, surface.Name) or is_composite(argument.type):

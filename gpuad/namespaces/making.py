@@ -32,7 +32,7 @@ def holds_pair(x: Any) -> bool:
 
 
 def carries(dtype: Any) -> bool:
-    """Whether numbers of a type may have a gradient."""
+    """True if numbers of a type may have a gradient."""
     return bool(dtype.kind in "fc" and dtype.isnative and (dtype.itemsize <= 8 or (dtype.kind == "c" and dtype.itemsize <= 16)))
 
 
@@ -76,7 +76,7 @@ _PLAIN_KINDS = {
 
 
 def is_plain(args: Iterable[Any]) -> bool:
-    """Whether all of these are of kinds that carry no gradient, by a look at their types."""
+    """True if all of these are of kinds that carry no gradient, by a look at their types."""
     return all(type(x) in _PLAIN_KINDS for x in args)
 
 

@@ -112,7 +112,7 @@ def _names_of(x: Any) -> dict[str, Any] | None:
 
 
 def _is_users(names: dict[str, Any]) -> bool:
-    """Whether a module is neither installed nor Python's."""
+    """True if a module is neither installed nor Python's."""
     file, name = names.get("__file__"), str(names.get("__name__", ""))
     if name.partition(".")[0] in (_OWN, "numpy", "cupy", "cupyx", "builtins", "sys"):
         return False

@@ -62,7 +62,7 @@ class _Share:
         return tuple(out)
 
     def is_known(self, stmt: ir.Stmt, known: dict[Hashable, ir.Var], forms: dict[ir.Var, Polynomial]) -> bool:
-        """Whether a statement only says what is known, under another name; else it is known from now on."""
+        """True if a statement only says what is known, under another name; else it is known from now on."""
         match stmt:
             case ir.Load(var=var, buffer=buffer, index=index) if buffer not in self.written and not self.mutable & {
                 var,
@@ -103,7 +103,7 @@ def _is_difference(expr: ir.Expr | None) -> bool:
 
 
 def _is_short(expr: ir.Expr) -> bool:
-    """Whether an expression is a variable, or one with a constant or a parameter added."""
+    """True if an expression is a variable, or one with a constant or a parameter added."""
     match expr:
         case ir.Var() | ir.Constant():
             return True
@@ -197,7 +197,7 @@ def _is_question(stmt: ir.Stmt) -> bool:
 
 
 def _same_question(first: ir.Stmt, second: ir.Stmt) -> bool:
-    """Whether the second question is the first again, and has the same answer."""
+    """True if the second question is the first again, and has the same answer."""
     assert isinstance(first, ir.If)
     assert isinstance(second, ir.If)
     return first.condition == second.condition and not assigned_vars(first.then) & set(ir.variables(first.condition))
@@ -241,7 +241,7 @@ def _bounds(loop: ir.For) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
 
 
 def needs(block: ir.Block, made: Set[ir.Var]) -> bool:
-    """Whether the block uses any of the variables, other than by adding to them."""
+    """True if the block uses any of the variables, other than by adding to them."""
     return any(v in made for s in walk_stmts(block) for e in _used(s) for v in ir.variables(e))
 
 
@@ -353,7 +353,7 @@ class _Direct:
         return tuple(s for s in out if s is not None)
 
     def stays(self, stmt: ir.Let | ir.Load | ir.Assign, parts: Terms | None, before: Sequence[ir.Stmt | None]) -> bool:
-        """Whether no addition may go past a statement: it uses a sum, or changes what is added."""
+        """True if no addition may go past a statement: it uses a sum, or changes what is added."""
         used = {v for e in ([e for _, e in parts] if parts is not None else expressions(stmt)) for v in ir.variables(e)}
         if not used.isdisjoint(self.sums):
             return True

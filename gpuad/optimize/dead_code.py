@@ -286,7 +286,7 @@ NOTHING: Touched = frozenset()
 
 
 def waits(body: Block) -> bool:
-    """Whether threads wait for one another, or share memory of their block."""
+    """True if threads wait for one another, or share memory of their block."""
     return any(isinstance(s, Barrier | Shuffle) or (isinstance(s, Alloc) and s.buffer.space is Space.SHARED) for s in walk_stmts(body))
 
 
@@ -298,7 +298,7 @@ def remove_redundant_barriers(body: Block) -> Block:
 
 
 def holds_barrier(stmt: Stmt) -> bool:
-    """Whether the statement is or contains a barrier of a block."""
+    """True if the statement is or contains a barrier of a block."""
     return barrier_in(stmt) == "block"
 
 

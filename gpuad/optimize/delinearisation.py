@@ -121,7 +121,7 @@ class _Digits:
         return order if len(order) > 1 and divide else None
 
     def is_named(self, stmt: ir.Stmt) -> bool:
-        """Whether a statement only names some digits: what is done with them counts."""
+        """True if a statement only names some digits: what is done with them counts."""
         return isinstance(stmt, ir.Let) and self.run(stmt.value) is not None
 
     def wholes(self, expr: ir.Expr) -> Iterator[_Run]:

@@ -277,7 +277,7 @@ def _is_product(expr: Expr) -> bool:
 
 
 def is_near_one(number: Constant) -> bool:
-    """Whether a number may be multiplied by elsewhere: that moves what is between out of no range that matters."""
+    """True if a number may be multiplied by elsewhere: that moves what is between out of no range that matters."""
     return bool(1 / _SMALL <= abs(number.value) <= _SMALL)
 
 
@@ -286,7 +286,7 @@ def _of(factors: list[Expr], like: Expr) -> Expr:
 
 
 def _share_partial(left: Expr, right: Expr) -> bool:
-    """Whether both are the chain rule's products with one partial."""
+    """True if both are the chain rule's products with one partial."""
     match left, right:
         case Call(function="gpuad_chain", arguments=(_, p)), Call(function="gpuad_chain", arguments=(_, q)):
             return p == q
@@ -376,7 +376,7 @@ def postpone_means(body: Block, sums: Collection[Var], scalars: Collection[Var])
 
 
 def _is_any(condition: Expr, total: Var) -> bool:
-    """Whether a condition asks if there is something to give, which a mean does not change."""
+    """True if a condition asks if there is something to give, which a mean does not change."""
     return isinstance(condition, Call) and condition.function == "gpuad_collected" and condition.arguments == (total,)
 
 

@@ -256,7 +256,7 @@ _SIGNS = {"<": (-1, "<="), "<=": (0, "<="), ">": (1, ">="), ">=": (0, ">="), "==
 
 
 def _is_uniform(expr: Expr, scalars: frozenset[Var]) -> bool:
-    """Whether the expression is made of parameters alone."""
+    """True if the expression is made of parameters alone."""
     return expr.type.is_integer and all(
         not isinstance(e, LaunchIndex | Call | Select) and (not isinstance(e, Var) or e in scalars) for e in walk(expr)
     )

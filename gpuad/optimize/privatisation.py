@@ -69,7 +69,7 @@ def _into(stmt: ir.Stmt, alloc: ir.Alloc) -> ir.Stmt | None:
 
 
 def _built_first(body: ir.Block, buffer: ir.Buffer) -> bool:
-    """Whether the block stores every element before it may read any."""
+    """True if the block stores every element before it may read any."""
     assert buffer.length is not None
     stored: set[int] = set()
     for stmt in body:
@@ -82,7 +82,7 @@ def _built_first(body: ir.Block, buffer: ir.Buffer) -> bool:
 
 
 def built(body: ir.Block, buffer: ir.Buffer) -> bool:
-    """Whether the block surely stores every element."""
+    """True if the block surely stores every element."""
     stored = {place for stmt in body for place in _surely_stored(stmt, buffer)}
     return buffer.length is not None and stored >= set(range(buffer.length))
 
@@ -234,7 +234,7 @@ def making(tables: ir.Block, block: ir.Block) -> ir.Block:
 
 
 def _is_table(body: ir.Block, array: ir.Buffer) -> bool:
-    """Whether the array is made once in the text, and each element is then given a constant, once, before anything is read."""
+    """True if the array is made once in the text, and each element is then given a constant, once, before anything is read."""
     touching = [s for s in walk_stmts(body) if getattr(s, "buffer", None) == array]
     first, *rest = touching
     stores = [s for s in rest if isinstance(s, ir.Store)]

@@ -169,7 +169,7 @@ def _is_own(buffer: ir.Buffer) -> bool:
 
 
 def _misses(stmt: ir.Stmt, index: ir.Expr) -> bool:
-    """Whether a store is to another element than that at the index, as two numbers show."""
+    """True if a store is to another element than that at the index, as two numbers show."""
     return isinstance(stmt, ir.Store) and isinstance(stmt.index, ir.Constant) and isinstance(index, ir.Constant) and stmt.index != index
 
 

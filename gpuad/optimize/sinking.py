@@ -45,7 +45,7 @@ class _Sinking:
         return tuple(map_blocks(stmt, self.block) for stmt in reversed(after))
 
     def may_move(self, let: ir.Let) -> bool:
-        """Whether a definition is of something that has partials, of numbers that do not change."""
+        """True if a definition is of something that has partials, of numbers that do not change."""
         used = tuple(ir.variables(let.value))
         computes = any(isinstance(e, ir.Call) or (isinstance(e, ir.Binary) and e.op in ("*", "/")) for e in ir.walk(let.value))
         return let.var.type.is_float and computes and any(v.type.is_float for v in used) and self.mutable.isdisjoint((let.var, *used))

@@ -62,7 +62,7 @@ class Geometry:
     digits: Mapping[str, MixedRadix] = field(default_factory=dict)
 
     def holds(self, grid: Three, block: Three) -> bool:
-        """Whether a launch is like that."""
+        """True if a launch is like that."""
         widths = all(block[AXES.index(axis)] == n for axis, n in self.widths.items())
         taken = {other for axis, mixed in self.digits.items() for other, _ in mixed.axes if other != axis}
         free = all(grid[AXES.index(axis)] == block[AXES.index(axis)] == 1 for axis in taken)
@@ -217,7 +217,7 @@ def _is_part(expr: ir.Expr) -> bool:
 
 
 def _leads(value: ir.Expr) -> bool:
-    """Whether the value is on the way to a global index: it has a part of one, or is the width of the blocks under a name of the user's."""
+    """True if the value is on the way to a global index: it has a part of one, or is the width of the blocks under a name of the user's."""
     bare = value
     while isinstance(bare, ir.Cast):
         bare = bare.operand
@@ -302,13 +302,13 @@ class _Distribution:
         return _Number(b.binary("+", self.own, before, I32), (), b.binary("-", end, b.cast(before, I64), I64))
 
     def hands_on(self, loop: ir.For) -> bool:
-        """Whether an iteration leaves something in a variable for others."""
+        """True if an iteration leaves something in a variable for others."""
         inside = list(walk_stmts(loop.body))
         own = {v for s in inside for v in bound(s)}
         return any(isinstance(s, ir.Assign) and s.var not in own for s in inside)
 
     def counts_threads(self, p: Polynomial) -> bool:
-        """Whether that is the number of threads along the axis."""
+        """True if that is the number of threads along the axis."""
         blocks, size = ir.LaunchIndex("gridDim", self.axis), ir.LaunchIndex("blockDim", self.axis)
         return p == {(self.threads,): 1} or (len(p) == 1 and all(set(m) == {blocks, size} and len(m) == 2 and c == 1 for m, c in p.items()))
 
@@ -316,7 +316,7 @@ class _Distribution:
         return all(isinstance(atom, ir.Var) and atom in self.params for monomial in p for atom in monomial)
 
     def knows(self, body: ir.Block) -> bool:
-        """Whether something depends on which thread has an iteration."""
+        """True if something depends on which thread has an iteration."""
         used = (e for top in expressions_in(body) for e in ir.walk(top))
         return any(e in (self.index, self.threads) or (isinstance(e, ir.LaunchIndex) and e.axis == self.axis) for e in used)
 
@@ -361,7 +361,7 @@ class SimplifiedBounds:
         return result if result is not None else b.const(True, BOOL)
 
     def implies(self, given: ir.Expr, term: ir.Expr) -> bool:
-        """Whether one comparison of an index makes another superfluous."""
+        """True if one comparison of an index makes another superfluous."""
         if given == term:
             return True
         if (
@@ -407,7 +407,7 @@ class SimplifiedBounds:
 
 
 def _is_sum(*exprs: ir.Expr) -> bool:
-    """Whether the expressions are sums and products of ints, and conversions of ints of 64 bits."""
+    """True if the expressions are sums and products of ints, and conversions of ints of 64 bits."""
     for expr in exprs:
         for e in ir.walk(expr):
             match e:

@@ -85,7 +85,7 @@ def _allowance(adjoint: Inspected, call: Call) -> Allowance:
 
 
 def may_collide(adjoint: Inspected, call: Call, buffer: Buffer, counts: Callable[[Stmt], bool], body: Block | None = None) -> bool:
-    """Whether two threads of the primal, or of a `body` in its place, may come to one element of a buffer by statements that count, as far
+    """True if two threads of the primal, or of a `body` in its place, may come to one element of a buffer by statements that count, as far
     as isl knows."""
     if not is_installed():
         return True
@@ -178,7 +178,7 @@ def in_fixed_point(adjoint: Adjoint, call: Call, stage: Stage) -> Stage | str:
 
 
 def counted_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
-    """Whether no two threads of the launch touch one element of a shadow, as an inspector has counted in this launch."""
+    """True if no two threads of the launch touch one element of a shadow, as an inspector has counted in this launch."""
     return is_injective(adjoint, call, shadow) is not None
 
 

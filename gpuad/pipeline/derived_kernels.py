@@ -269,7 +269,7 @@ class Adjoint(Inspected):
 
     @property
     def is_divisible(self) -> bool:
-        """Whether a part of the adjoint may run before the rest."""
+        """True if a part of the adjoint may run before the rest."""
         return self.pattern.analyse and not self.layout.scratch and not any(p.role == "working" for p in self.parameters)
 
     @specialized

@@ -42,7 +42,7 @@ class Counted:
 
 
 def may_be_injective(adjoint: Adjoint, call: Call, shadow: Buffer) -> bool:
-    """Whether a shadow's accesses may be injective, no two threads touching one element: there are elements enough for all of them, and
+    """True if a shadow's accesses may be injective, no two threads touching one element: there are elements enough for all of them, and
     those that are affine do not meet. So for a read beyond a periodic edge, of one field or of many, but not for a stencil."""
     memory = _memory(adjoint, call, shadow)
     inspector = adjoint.injectivity(shadow)

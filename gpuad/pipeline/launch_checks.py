@@ -117,7 +117,7 @@ def _check_inside(call: Call, position: int | None, extent: Extent, words: str) 
 
 
 def premises_hold(adjoint: Adjoint, call: Call) -> bool:
-    """Whether the strides that the adjoint takes to be non-zero are so in this launch, and the tiles that it fills again are filled by
+    """True if the strides that the adjoint takes to be non-zero are so in this launch, and the tiles that it fills again are filled by
     each iteration before they are read."""
     numbers = call.numbers(adjoint.primal)
     if not all(strides(evaluate(p, numbers.scalars)) for p in adjoint.recording.premises):
@@ -180,7 +180,7 @@ def check_same(before: Call, now: Call, marks: Mapping[str, int]) -> None:
 
 
 def loads(kernel: Kernel, buffer: Buffer) -> bool:
-    """Whether the kernel reads the buffer."""
+    """True if the kernel reads the buffer."""
     return any(isinstance(s, Load) and s.buffer == buffer for s in walk_stmts(kernel.body))
 
 

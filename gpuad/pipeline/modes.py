@@ -36,23 +36,23 @@ def asked_here() -> bool | None:
 
 
 def in_fixed_point() -> bool:
-    """Whether sums have to be made independent of the order of the threads."""
+    """True if sums have to be made independent of the order of the threads."""
     wanted = _deterministic.get()
     return os.environ.get(DETERMINISTIC, "0") not in ("", "0") if wanted is None else wanted
 
 
 def analysing() -> bool:
-    """Whether recording is analysed; tests switch it off."""
+    """True if recording is analysed; tests switch it off."""
     return _analysing.get()
 
 
 def plain_allowed() -> bool:
-    """Whether accumulations may be other than atomic; tests switch it off."""
+    """True if accumulations may be other than atomic; tests switch it off."""
     return _plain_allowed.get()
 
 
 def chaining() -> bool:
-    """Whether launches that follow each other may become one; tests switch it off."""
+    """True if launches that follow each other may become one; tests switch it off."""
     return _chaining.get()
 
 
@@ -72,5 +72,5 @@ def nothing_plain_for_tests() -> AbstractContextManager[None]:
 
 
 def checks_proofs() -> bool:
-    """Whether proofs are checked at run time: GPUAD_CHECK=1 (`proof_checks`)."""
+    """True if proofs are checked at run time: GPUAD_CHECK=1 (`proof_checks`)."""
     return os.environ.get("GPUAD_CHECK") == "1"

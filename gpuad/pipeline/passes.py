@@ -443,11 +443,11 @@ def _read_logs(layout: Layout, logs: Mapping[int, Log]) -> dict[int, Log]:
 
 
 def exact(kernel: Kernel) -> bool:
-    """Whether something is decided by floating-point values, so that primal and reverse must round alike (no contraction, rule 12 of the
+    """True if something is decided by floating-point values, so that primal and reverse must round alike (no contraction, rule 12 of the
     contract)."""
     return any(_decides(e) for top in expressions_in(kernel.body) for e in walk(top))
 
 
 def _decides(expr: Expr) -> bool:
-    """Whether the expression is a bool or an integer that is made of a float."""
+    """True if the expression is a bool or an integer that is made of a float."""
     return not expr.type.is_float and any(c.type.is_float for c in children(expr))

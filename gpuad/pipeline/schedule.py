@@ -136,7 +136,7 @@ def _atomic(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
 
 
 def _is_as_good(adjoint: Adjoint, whole: Call, seen: Iterable[frozenset[Buffer]]) -> bool:
-    """Whether a proof for all values leaves no more to atomics than those for some of them."""
+    """True if a proof for all values leaves no more to atomics than those for some of them."""
     return _atomic(adjoint, whole).isdisjoint(b for shadows in seen for b in shadows)
 
 
@@ -206,7 +206,7 @@ def uncertified(adjoint: Adjoint, call: Call) -> Mapping[Buffer, str]:
 
 
 def _may_keep(adjoint: Adjoint, call: Call, gathered: Gather) -> bool:
-    """Whether what threads keep is of the size of what they add to, and is made of what has not been written to yet."""
+    """True if what threads keep is of the size of what they add to, and is made of what has not been written to yet."""
     partials = adjoint.partials(gathered)
     if partials is None:
         return False
@@ -289,7 +289,7 @@ def _in_fixed_point(adjoint: Adjoint, call: Call, made: tuple[Stage, ...]) -> tu
 
 
 def _proved(adjoint: Adjoint, call: Call, boxes: Boxes) -> bool:
-    """Whether what is proved of a launch bears running it: whatever is in the elements of the boxes, it is as if they were zero."""
+    """True if what is proved of a launch bears running it: whatever is in the elements of the boxes, it is as if they were zero."""
     certified_stages = _stages(adjoint, call, _NO_ZEROS, _NO_SHADOWS, _NO_SHADOWS, boxes)
     if certified_stages is None:  # nothing runs that would have to be
         return True
@@ -445,7 +445,7 @@ def take_scratch(adjoint: Adjoint, call: Call) -> None:
 
 
 def _counts_by_results(adjoint: Adjoint) -> bool:
-    """Whether the kernel that counts reads what the launch writes."""
+    """True if the kernel that counts reads what the launch writes."""
     written = written_in(adjoint.primal.body)
     return any(isinstance(s, Load) and s.buffer in written for s in walk_stmts(adjoint.layout.counting))
 
@@ -476,7 +476,7 @@ def own_arguments(adjoint: Adjoint, stage: Stage, call: Call, state: State, widt
 
 
 def _in_rows(kernel: Kernel, call: Call) -> bool:
-    """Whether the executor has memory of its own for a kernel's stacks."""
+    """True if the executor has memory of its own for a kernel's stacks."""
     return call.executor.has_rows and kernel.in_rows is not None
 
 

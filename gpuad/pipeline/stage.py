@@ -49,7 +49,7 @@ class Stage:
 
     @cached_property
     def may_run(self) -> bool:
-        """Whether the kernels are certified, or need no proof as far as their text says: each write to a shadow is atomic."""
+        """True if the kernels are certified, or need no proof as far as their text says: each write to a shadow is atomic."""
         if self.certificate is not None:
             return all(any(k is known for known in self.certificate.kernels) for k in self.kernels)
         shadows = {p.item for p in self.parameters if p.role.startswith("shadow")}
@@ -62,5 +62,5 @@ class Stage:
 
 
 def is_plain(stages: Sequence[Stage]) -> bool:
-    """Whether a reverse pass is one kernel that runs in the user's threads, with sums as they come."""
+    """True if a reverse pass is one kernel that runs in the user's threads, with sums as they come."""
     return len(stages) == 1 and stages[0].grid is None and stages[0].fixed is None

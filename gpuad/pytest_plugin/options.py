@@ -14,7 +14,7 @@ _SETTINGS = pytest.StashKey["Settings"]()
 
 
 def is_on(config: pytest.Config) -> bool:
-    """Whether described launches are collected."""
+    """True if described launches are collected."""
     return bool(config.getini("gpuad") or config.getoption("--gpuad") or config.getoption("--sanitizer"))
 
 
@@ -43,5 +43,5 @@ def settings_of(config: pytest.Config) -> Settings:
 
 
 def requires_gpu(config: pytest.Config) -> bool:
-    """Whether a test that wants a GPU fails where there is none, in the place of being skipped."""
+    """True if a test that wants a GPU fails where there is none, in the place of being skipped."""
     return bool(config.getoption("--gpuad-require-gpu")) or os.environ.get("GPUAD_REQUIRE_GPU") == "1"

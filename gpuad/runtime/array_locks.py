@@ -45,14 +45,14 @@ class Locks:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the recording does."""
+        """True if the recording does."""
         return self in held
 
     def __contains__(self, array: Array) -> bool:
         return id(array) in self._arrays
 
     def has(self, array: Array) -> bool:
-        """Whether an array is locked here, or a view of one that is: what has been made of it since is read-only too."""
+        """True if an array is locked here, or a view of one that is: what has been made of it since is read-only too."""
         if id(array) in self._arrays:
             return True
         return id(array) not in self._fixed and any(id(a) in self._arrays or id(a) in self._writable_owners for a in _behind(array))
@@ -151,7 +151,7 @@ class Locks:
             self._arrays[id(array)] = array
 
     def _hand_over(self, array: Array) -> bool:
-        """Whether another recording keeps an array locked, or what it is a view of; then that one lets it go."""
+        """True if another recording keeps an array locked, or what it is a view of; then that one lets it go."""
         keeper = _elsewhere(self, array)
         if keeper is None:
             keeper = next((k for a in _behind(array) if (k := _elsewhere(self, a)) is not None), None)
@@ -168,7 +168,7 @@ def unlocked(owner: Array) -> Array:
 
 
 def writeable(array: Any) -> bool:
-    """Whether gpuad may write an array: it can be written, or could be if this thread's recording had not locked it."""
+    """True if gpuad may write an array: it can be written, or could be if this thread's recording had not locked it."""
     if getattr(array.flags, "writeable", True):
         return True
     return bool(held) and any(locks.has(array) for locks in _mine())
@@ -182,7 +182,7 @@ def derived(view: Any, array: Any) -> None:
 
 
 def borrows_memory(array: NdArray) -> bool:
-    """Whether an array of NumPy lies in memory that is no array's own: others may write it, whatever NumPy says."""
+    """True if an array of NumPy lies in memory that is no array's own: others may write it, whatever NumPy says."""
     if not isinstance(array, np.ndarray):
         return False
     owner = next(iter([*_behind(array)][-1:]), array)
@@ -211,7 +211,7 @@ def _elsewhere(own: Locks, array: Array) -> Locks | None:
 
 
 def _can_be_unlocked(array: Array, locked: dict[int, Array]) -> bool:
-    """Whether NumPy would make an array writable again. It does so where the array owns its memory, or where that of others says that it
+    """True if NumPy would make an array writable again. It does so where the array owns its memory, or where that of others says that it
     may be written."""
     if array.base is None or array.flags.owndata:
         return True

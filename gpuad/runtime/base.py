@@ -44,7 +44,7 @@ class Memory:
 
     @property
     def is_float(self) -> bool:
-        """Whether the elements are numbers that may carry a gradient."""
+        """True if the elements are numbers that may carry a gradient."""
         return is_real(self.root.dtype)
 
 

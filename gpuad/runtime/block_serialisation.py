@@ -53,7 +53,7 @@ def _is_wait(stmt: ir.Stmt) -> bool:
 
 
 def _is_alone(stmt: ir.Stmt) -> bool:
-    """Whether threads that do such a thing may do it at once: it is no addition to what others add to, takes nothing that others may take,
+    """True if threads that do such a thing may do it at once: it is no addition to what others add to, takes nothing that others may take,
     and is no output; nor has each an array that the compiler might take for one."""
     if isinstance(stmt, ir.Atomic | ir.Tell | ir.Alloc) or (isinstance(stmt, ir.Accumulate | ir.Take) and stmt.how is not ir.How.PLAIN):
         return False

@@ -58,7 +58,7 @@ class Compiler:
 
     @property
     def is_gnu(self) -> bool:
-        """Whether it is g++."""
+        """True if it is g++."""
         return "Free Software Foundation" in self.version
 
     @property
@@ -152,7 +152,7 @@ def find_compiler() -> Compiler:
 
 
 def has_compiler() -> bool:
-    """Whether there is one; CompileError if the one in CXX does not run."""
+    """True if there is one; CompileError if the one in CXX does not run."""
     try:
         find_compiler()
     except CompileError:

@@ -233,7 +233,7 @@ class _Program:
         return apart, not any(values[k] >= _HALF for k in self.unsigned) and not self.huge(ranges)
 
     def wraps(self, grid: Dim3, block: Dim3, values: list[Any]) -> bool:
-        """Whether unsigned numbers from which subscripts may be made wrap in a launch."""
+        """True if unsigned numbers from which subscripts may be made wrap in a launch."""
         numbers = {p: int(v) for p, v in zip(self.params, values, strict=True) if isinstance(p, Var) and p.type.is_integer}
         key = grid, block, tuple(numbers.values())
         if key not in self.wrapped:

@@ -55,7 +55,7 @@ class _Section:
 
 
 def available() -> bool:
-    """Whether there is an NVRTC to compile with."""
+    """True if there is an NVRTC to compile with."""
     return _library() is not None
 
 
@@ -135,7 +135,7 @@ def limits(arch: str) -> Limits:
 
 
 def launchable(needs: Resources, block_threads: int, arch: str = "sm_90", shared_mem: int = 0) -> bool:
-    """Whether a block of so many threads can run: it fits the registers and the shared memory. `shared_mem`: bytes of dynamic shared
+    """True if a block of so many threads can run: it fits the registers and the shared memory. `shared_mem`: bytes of dynamic shared
     memory, for which the launch opts in where it takes that."""
     has = limits(arch)
     if not 0 < block_threads <= min(1024, needs.max_threads) or needs.registers > has.thread_registers:

@@ -74,7 +74,7 @@ class Native:
 
     @property
     def is_large(self) -> bool:
-        """Whether its threads alone are so many that others are called for it; one of few that loop long calls them by itself."""
+        """True if its threads alone are so many that others are called for it; one of few that loop long calls them by itself."""
         return bool(math.prod(_GEOMETRY.unpack(self.geometry)[:6]) >= _MANY)
 
     def __call__(self) -> Any:
@@ -142,17 +142,17 @@ class Batch:
 
 
 def _has_numbers(array: NdArray) -> bool:
-    """Whether it is an array of numbers, of which 0 is made of zero bits."""
+    """True if it is an array of numbers, of which 0 is made of zero bits."""
     return isinstance(array, np.ndarray) and array.dtype.kind in "biufc" and array.size > 0
 
 
 def _is_dense(array: NdArray) -> bool:
-    """Whether the elements are one after the other."""
+    """True if the elements are one after the other."""
     return bool(array.flags.c_contiguous or array.flags.f_contiguous)
 
 
 def _has_runs(array: NdArray) -> bool:
-    """Whether it is a matrix whose rows are dense and apart."""
+    """True if it is a matrix whose rows are dense and apart."""
     return bool(array.ndim == 2 and array.strides[1] == array.itemsize and array.strides[0] >= array.shape[1] * array.itemsize)
 
 

@@ -69,7 +69,7 @@ class Entry:
 
     @property
     def is_open(self) -> bool:
-        """Whether that block surely goes on."""
+        """True if that block surely goes on."""
         return self.block is not None and self.block() is not None
 
     def refuse_open(self, *, inside: bool) -> None:

@@ -170,7 +170,7 @@ class _KeepAll(_Reader):
             self.before.setdefault(kept.overwriter, []).append(ir.Extract(number=number, values=own, by=_CHOOSE))
 
     def _written_by_launch(self, time: int, operation: Launched) -> bool:
-        """Whether an operation's launch itself writes its values."""
+        """True if an operation's launch itself writes its values."""
         actions = self.tape.trace.at(time).actions
         given = {id(x) for a in actions if isinstance(a, Prepared) for x in a.arguments if isinstance(x, Memory)}
         return any(id(log) in given for log in operation.logs)

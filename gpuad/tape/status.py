@@ -33,12 +33,12 @@ class State:
 
     @property
     def is_recording(self) -> bool:
-        """Whether the tape records."""
+        """True if the tape records."""
         return self.status is Status.RECORDING
 
     @property
     def is_recorded(self) -> bool:
-        """Whether a complete recording can be reversed."""
+        """True if a complete recording can be reversed."""
         return self.status is Status.RECORDED
 
     @property
@@ -48,12 +48,12 @@ class State:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the program was recorded to its end."""
+        """True if the program was recorded to its end."""
         return self.status not in (Status.EMPTY, Status.RECORDING, Status.INTERRUPTED)
 
     @property
     def advises(self) -> bool:
-        """Whether its words say what to do."""
+        """True if its words say what to do."""
         return self.status in (Status.REVERSED, Status.USED_UP)
 
 

@@ -143,7 +143,7 @@ class ProgramRecording(LaunchRecording):
         return ((where, where + size) for where, size in found.items() if where not in self.made.staging.buffers)
 
     def _admits(self, size: int) -> bool:
-        """Whether there is room for a buffer."""
+        """True if there is room for a buffer."""
         return self.within.admits_buffer(size)
 
     def _zeros(self, size: int, dtype: Any, kind: Kind) -> Any:
@@ -283,18 +283,18 @@ class ProgramRecording(LaunchRecording):
         self.transient.reset()
         self._seconds = perf_counter() - self._begun if again else math.nan  # a program that is new is compiled, too
         watched = self.within.watched()
-        self._unmarked = {a.address: a for a in watched if self.made.is_alone(a.address)}  # which nobody can change unless he is lent it
+        self._unmarked = {a.address: a for a in watched if self.made.is_alone(a.address)}  # which cannot be changed until they are shared
         self._watch = Watch.of((a for a in watched if a.address not in self._unmarked), self._portion)
         self.state = RECORDED
 
-    def lending(self, made: Made) -> None:
-        """Somebody is about to have an array that an operation made. Of a recording that is complete it is marked before."""
+    def sharing(self, made: Made) -> None:
+        """Marks an array that an operation made, in a complete recording, before it is handed out."""
         known = self._unmarked.pop(address(made.array), None)
         if known is not None and self._watch is not None and self.state.is_recorded:
             self._watch = Watch((*self._watch.marks, *Watch.of((known,), self._portion).marks))
 
     def _is_first(self) -> bool:
-        """Whether this is the first recording, of NumPy arrays: elsewhere a look would wait for the stream."""
+        """True if this is the first recording, of NumPy arrays: elsewhere a look would wait for the stream."""
         return not self._recorded and self._library == "numpy"
 
     def _end(self) -> None:
@@ -540,5 +540,5 @@ def _check_used(plan: Plan, allow_unused: bool) -> None:
 
 
 def _on_device(seed: Any) -> bool:
-    """Whether a seed can be read by a graph on a GPU."""
+    """True if a seed can be read by a graph on a GPU."""
     return (np.ndim(seed) == 0 and isinstance(seed, int | float | complex | np.generic)) or hasattr(seed, "__cuda_array_interface__")

@@ -20,7 +20,7 @@ class Failing:
 
     @property
     def failed(self) -> bool:
-        """Whether it has come to it."""
+        """True if it has come to it."""
         return self.count > self.at >= 0
 
     def __call__(self, nbytes: int) -> None:

@@ -32,7 +32,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether there was something to compare, and all of it agreed."""
+        """True if there was something to compare, and all of it agreed."""
         return bool(self.checks) and all(check.passed for check in self.checks)
 
     def __str__(self) -> str:

@@ -65,7 +65,7 @@ def second_checks(
         return along(state, v, seeds, u, step).gradient if alone else state.reverse(seeds, v, step)
 
     gradient = second.gradient if alone else gradient_at(0.0)
-    yield Check(GRADIENT, _untransposed(second, v, w) if alone else _apart(gradient, second.gradient), precision.dot)
+    yield Check(GRADIENT, _untransposed(second, v, w) if alone else _difference(gradient, second.gradient), precision.dot)
     slopes, weights, left_out = slopes_of(lambda step: gradient_at(step) if step else gradient, precision, agrees(second.change, gradient))
     if left_out > 0:
         why = "the gradient has a kink near, or is not finite"
@@ -134,7 +134,7 @@ def _untransposed(second: Second, v: Vector, w: Vector) -> float:
     return relative(gap, norm(second.tangent) * norm(w), norm(v) * norm(second.gradient))
 
 
-def _apart(one: Vector, other: Vector) -> float:
+def _difference(one: Vector, other: Vector) -> float:
     """How far two vectors are apart, relative to their size; NaNs in the same places are equal."""
     same = {key: (a == other[key]) | ((a != a) & (other[key] != other[key])) for key, a in one.items()}
     with np.errstate(invalid="ignore"):

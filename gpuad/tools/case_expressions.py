@@ -121,7 +121,7 @@ def _evaluate(node: ast.expr, sizes: Sizes, functions: Mapping[str, Callable[...
 
 
 def _allowed(node: ast.AST, sizes: Mapping[str, Any]) -> bool:
-    """Whether one node of the syntax tree is on the whitelist."""
+    """True if one node of the syntax tree is on the whitelist."""
     match node:
         case ast.Constant(value=value):
             return type(value) in (int, float)

@@ -288,7 +288,7 @@ def read(source: str | Path | SourceFile) -> tuple[Case, ...]:
 
 
 def is_described(file: Path) -> bool:
-    """Whether a CUDA file has a launch description."""
+    """True if a CUDA file has a launch description."""
     return _HEADER.search(file.read_text(encoding="utf-8")) is not None
 
 

@@ -56,7 +56,7 @@ class Launch:
 
     @property
     def is_rule(self) -> bool:
-        """Whether it is array code with a reverse of the user's own."""
+        """True if it is array code with a reverse of the user's own."""
         return isinstance(self.call, Rule)
 
     def planned(self) -> testing.PlannedCall:

@@ -48,12 +48,12 @@ def _on_host(tensor: Any) -> Any:
     all from its first element to its last, as NumPy has it."""
     array = tensor.numpy()
     if array.flags.c_contiguous or array.flags.f_contiguous or not array.size:
-        return np.asarray(_Lent(array))
+        return np.asarray(_Borrowed(array))
     room = tensor.as_strided((1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)),), (1,)).numpy()
-    return np.ndarray(array.shape, array.dtype, np.asarray(_Lent(room)), 0, array.strides)
+    return np.ndarray(array.shape, array.dtype, np.asarray(_Borrowed(room)), 0, array.strides)
 
 
-class _Lent:
+class _Borrowed:
     """An array's memory, which it keeps alive."""
 
     __slots__ = ("__array_interface__", "array")

@@ -13,7 +13,7 @@ from gpuad.accumulate.access_inversion import MOST_SLICES
 from gpuad.affine import relations
 from gpuad.affine.classes import _is_one_to_one
 from gpuad.affine.points import scattered
-from gpuad.affine.relations import QUOTIENTS, LimitMet, context, tractable
+from gpuad.affine.relations import QUOTIENTS, LimitReached, context, tractable
 from gpuad.analysis import conflicts, min_cut
 from gpuad.codegen import coalesce
 from gpuad.codegen.cuda import cuda_source
@@ -44,7 +44,7 @@ def test_a_relation_of_many_quotients_is_not_asked_about() -> None:
     assert _is_one_to_one(few)
     assert tractable(few) is few
     for ask in (_is_one_to_one, tractable):
-        with pytest.raises(LimitMet, match=f"^{QUOTIENTS} quotients"):
+        with pytest.raises(LimitReached, match=f"^{QUOTIENTS} quotients"):
             ask(many)
 
 
@@ -160,7 +160,7 @@ def test_a_difference_of_sets_has_operations_of_its_own(monkeypatch: pytest.Monk
     one, other = (islpy.Set.read_from_str(context(), f"{{ [i] : 0 <= i < 90 and i mod {n} <= 1 }}") for n in (5, 7))
     assert relations.without(one, other).is_equal(one.subtract(other))
     monkeypatch.setattr(relations, "SUBTRACTING", 3)
-    with pytest.raises(LimitMet, match="3 operations of isl"):
+    with pytest.raises(LimitReached, match="3 operations of isl"):
         relations.without(one, other)
     assert one.subtract(other).is_subset(one)
 

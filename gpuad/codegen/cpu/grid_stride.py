@@ -80,7 +80,7 @@ def _index(t: Scalar) -> ir.Expr:
 
 
 def _is_blind(loop: ir.For, after: ir.Block, before: Iterable[ir.Let | ir.Load]) -> bool:
-    """Whether an iteration does not know in which thread it runs."""
+    """True if an iteration does not know in which thread it runs."""
     knowing: set[ir.Var] = set()
 
     def knows(expr: ir.Expr) -> bool:
@@ -127,7 +127,7 @@ def _is_independent(loop: ir.For, kernel: ir.Kernel) -> bool:
 
 
 def _carries_no_dependence(stmts: list[ir.Stmt], i: ir.Var, values: dict[ir.Var, ir.Expr], kernel: ir.Kernel) -> bool:
-    """Whether no two iterations meet at an element of the buffer that these statements access, or if they do it does not matter."""
+    """True if no two iterations meet at an element of the buffer that these statements access, or if they do it does not matter."""
     if all(isinstance(s, ir.Load) for s in stmts) or all(isinstance(s, ir.Accumulate) and s.how is ir.How.ATOMIC for s in stmts):
         return True
     if any(isinstance(s, ir.Accumulate | ir.Take) and s.how is not ir.How.PLAIN for s in stmts):
@@ -191,7 +191,7 @@ def _term(expr: ir.Expr, table: dict[ir.Var, ir.Expr]) -> ir.Expr:
 
 
 def _only_grows(block: ir.Block, roots: dict[ir.Var, ir.Var]) -> bool:
-    """Whether the block uses the sums only to add to them; `roots` learns which variables are a sum with something added."""
+    """True if the block uses the sums only to add to them; `roots` learns which variables are a sum with something added."""
     return all(_grows(stmt, roots) for stmt in block)
 
 
@@ -215,7 +215,7 @@ def _grows(stmt: ir.Stmt, roots: dict[ir.Var, ir.Var]) -> bool:
 
 
 def _joins(var: ir.Var, values: list[ir.Expr], roots: dict[ir.Var, ir.Var]) -> bool:
-    """Whether the values are all the same sum with something added, or none of them is; notes the sum that `var` continues."""
+    """True if the values are all the same sum with something added, or none of them is; notes the sum that `var` continues."""
     if not any(v in roots for e in values for v in ir.variables(e)):
         return True
     found = {_root(e, roots) for e in values}

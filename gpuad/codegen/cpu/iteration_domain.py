@@ -151,14 +151,14 @@ def _offset(expr: ir.Expr) -> int | None:
 
 
 def is_uniform(expr: ir.Expr, kernel: ir.Kernel) -> bool:
-    """Whether the expression is made of the kernel's scalar parameters and the launch's extents alone."""
+    """True if the expression is made of the kernel's scalar parameters and the launch's extents alone."""
     return all(v in kernel.params for v in ir.variables(expr)) and not any(
         isinstance(e, ir.Call) or (isinstance(e, ir.LaunchIndex) and e.name not in ("blockDim", "gridDim")) for e in ir.walk(expr)
     )
 
 
 def is_of_row(expr: ir.Expr, kernel: ir.Kernel) -> bool:
-    """Whether the expression is made of scalar parameters and of what all threads of a row have in common."""
+    """True if the expression is made of scalar parameters and of what all threads of a row have in common."""
     return all(v in kernel.params for v in ir.variables(expr)) and not any(
         isinstance(e, Read) or (isinstance(e, ir.LaunchIndex) and e.axis == "x" and e.name in (GLOBAL, "threadIdx")) for e in ir.walk(expr)
     )
@@ -239,7 +239,7 @@ class _Inside:
         return tuple(out)
 
     def leaves_out(self, stmt: ir.If) -> bool:
-        """Whether a guard asks for an edge, around which neighbours lie: one x or row, or those beyond where another guard ends. The inside
+        """True if a guard asks for an edge, around which neighbours lie: one x or row, or those beyond where another guard ends. The inside
         is where it does not hold."""
         if stmt.otherwise or stmt.merges:
             return False

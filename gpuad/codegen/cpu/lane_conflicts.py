@@ -40,14 +40,14 @@ class Total:
 
 
 def conflicts(stmt: Stmt) -> bool:
-    """Whether the statement itself is one by which threads meet."""
+    """True if the statement itself is one by which threads meet."""
     if isinstance(stmt, Accumulate) and stmt.how is How.REDUCED:
         return not stmt.buffer.element.is_float  # sums of integers are atomic: a double does not hold them all
     return isinstance(stmt, Atomic) or (isinstance(stmt, Accumulate | Take) and stmt.how is How.ATOMIC)
 
 
 def has_conflict(block: Block) -> bool:
-    """Whether there is such a statement in the block."""
+    """True if there is such a statement in the block."""
     return any(map(conflicts, walk_stmts(block)))
 
 
@@ -65,7 +65,7 @@ def conflicting_buffers(actions: Sequence[object]) -> set[Buffer]:
 
 
 def is_sum(stmt: Stmt) -> bool:
-    """Whether the statement adds a float to a sum over threads."""
+    """True if the statement adds a float to a sum over threads."""
     return isinstance(stmt, Accumulate) and stmt.how is How.REDUCED and stmt.buffer.element.is_float
 
 
@@ -87,7 +87,7 @@ def sink_sums(kernel: Kernel) -> Kernel:
 
 
 def is_linear(expr: Expr, names: Set[Var]) -> bool:
-    """Whether the expression is a sum of these variables, with signs and conversions between floats: the sum of its values over threads
+    """True if the expression is a sum of these variables, with signs and conversions between floats: the sum of its values over threads
     is its value for the sums of the variables."""
     match expr:
         case Var():

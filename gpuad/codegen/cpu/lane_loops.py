@@ -48,7 +48,7 @@ from .lane_uniformity import Uniform, bound_in, is_long
 
 
 def is_contiguous_traversal(loop: ir.For | ir.While, uniform: Uniform, meet: bool) -> bool:
-    """Whether that is so of a loop. `meet`: threads also add to one element somewhere, which lanes would do in turn."""
+    """True if that is so of a loop. `meet`: threads also add to one element somewhere, which lanes would do in turn."""
     if isinstance(loop, ir.While) or not is_long(loop) or (not meet and waits(loop, uniform)):
         return False
     if any(_is_much(e) for top in expressions_in(loop.body) for e in ir.walk(top)):
@@ -57,7 +57,7 @@ def is_contiguous_traversal(loop: ir.For | ir.While, uniform: Uniform, meet: boo
 
 
 def waits(loop: ir.For | ir.While, uniform: Uniform) -> bool:
-    """Whether an iteration may need what the one before it has computed, but for sums that may be formed in any order."""
+    """True if an iteration may need what the one before it has computed, but for sums that may be formed in any order."""
     assigned = assigned_vars(loop.body)
     read = loaded(loop.body)
     return bool(loop.carried) or not assigned <= uniform.kernel.unordered or any(buffer in read for buffer, _ in _written(loop))
@@ -69,19 +69,19 @@ def _written(loop: ir.For | ir.While) -> Iterator[tuple[ir.Buffer, ir.Expr]]:
 
 
 def _is_walk(index: ir.Expr, loop: ir.For, uniform: Uniform) -> bool:
-    """Whether an index grows by one an iteration, in memory of the lane's own: in rows of a length that the text does not say."""
+    """True if an index grows by one an iteration, in memory of the lane's own: in rows of a length that the text does not say."""
     parts = list(index_terms(substitute(index, uniform.steady), 1))
     own = [term for _, term in parts if not uniform.is_uniform(term)]
     return (1, loop.var) in parts and any(isinstance(term, ir.Binary) and not _is_multiple(term) for term in own)
 
 
 def _is_multiple(term: ir.Binary) -> bool:
-    """Whether a term has a constant factor."""
+    """True if a term has a constant factor."""
     return term.op == "*" and any(isinstance(e, ir.Constant) for e in (term.left, term.right))
 
 
 def _is_much(expr: ir.Expr) -> bool:
-    """Whether an operation takes as long as many others."""
+    """True if an operation takes as long as many others."""
     match expr:
         case ir.Binary(op="/", type=t):
             return t.is_float
@@ -95,7 +95,7 @@ _LONG = 24  # operations that wait
 
 
 def is_cut(stmt: ir.Stmt, after: Iterable[ir.Expr], is_same: Callable[[ir.Expr], bool]) -> bool:
-    """Whether a loop over lanes ends after this statement; `after`: what else it would compute; `is_same`: what all lanes compute alike,
+    """True if a loop over lanes ends after this statement; `after`: what else it would compute; `is_same`: what all lanes compute alike,
     which is computed before."""
     if not isinstance(stmt, ir.Let) or not any(_is_slow(e) and not is_same(e) for e in ir.walk(stmt.value)):
         return False
@@ -135,7 +135,7 @@ def bytes_of_a_lane(items: Sequence[ir.Stmt | ir.Expr], masked: bool, again: Seq
 
 
 def is_scattered(items: Sequence[ir.Stmt | ir.Expr], masked: bool, again: Sequence[ir.Let], uniform: Uniform) -> bool:
-    """Whether some lanes read or write, and others do not, at places that their numbers do not tell: no vector does that. `items`, `again`:
+    """True if some lanes read or write, and others do not, at places that their numbers do not tell: no vector does that. `items`, `again`:
     as of `bytes_of_a_lane`; `masked`: all that is done is done by some lanes."""
     table = expanded(again)
     indices = (index for item in items for index in _by_some(item, masked))
@@ -180,13 +180,13 @@ def _reads(expr: ir.Expr) -> Iterator[Read]:
 
 
 def is_beside(index: ir.Expr, table: Mapping[ir.Var, ir.Expr], uniform: Uniform) -> bool:
-    """Whether the lanes' elements lie side by side. `table`: what indices are of which this one may be made."""
+    """True if the lanes' elements lie side by side. `table`: what indices are of which this one may be made."""
     own = _own_terms(index, table, uniform)
     return len(own) == 1 and own[0][0] == 1 and (isinstance(own[0][1], ir.LaunchIndex) or own[0][1] == uniform.lane)
 
 
 def _is_one(index: ir.Expr, table: Mapping[ir.Var, ir.Expr], uniform: Uniform) -> bool:
-    """Whether the lanes have one element."""
+    """True if the lanes have one element."""
     return not _own_terms(index, table, uniform)
 
 
@@ -287,7 +287,7 @@ class _Tiles:
         return self.found[key]
 
     def walks(self, load: Read) -> bool:
-        """Whether each lane's address advances by one an iteration, and lanes are not neighbours."""
+        """True if each lane's address advances by one an iteration, and lanes are not neighbours."""
         if load.buffer in self.uniform.written or load.buffer.element in HALVES:
             return False
         if not all(v in self.counters or self.uniform.is_single(v) for v in ir.variables(load.index)):
@@ -415,7 +415,7 @@ def _indices(loop: For, uniform: Uniform) -> Iterator[Expr | None]:
 
 
 def _is_straight(index: Expr | None, loop: For, uniform: Uniform) -> bool:
-    """Whether an index stays, or grows by one an iteration."""
+    """True if an index stays, or grows by one an iteration."""
     if index is None:
         return False
     inside = {loop.var, *bound_in(loop.body)}

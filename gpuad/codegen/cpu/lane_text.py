@@ -277,7 +277,7 @@ class LaneStatements(HostStatements):
             self.lane_text.scratch[buffer] = shelf
 
     def is_marked(self, piece: Piece) -> bool:
-        """Whether the compiler may take the lanes of a piece for independent, and shall vectorise it."""
+        """True if the compiler may take the lanes of a piece for independent, and shall vectorise it."""
         if piece.in_turn or any(isinstance(a, Tile | Reduction) for a in piece.actions):
             return False
         return is_vectorisable((*piece.again, *(item for a in piece.actions for item in evaluated(a))), self.no_alias)

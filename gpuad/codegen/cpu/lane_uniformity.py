@@ -84,19 +84,19 @@ class Uniform:
         return bound_of(substitute(expr, self.values), self.kernel) if isinstance(expr, ir.Binary) else None
 
     def is_uniform(self, expr: ir.Expr) -> bool:
-        """Whether the expression has the same value in all threads of a strip that compute it."""
+        """True if the expression has the same value in all threads of a strip that compute it."""
         if self.is_cut(expr):
             return True
         return self.is_same(expr) and all(self.is_uniform(e) for e in ir.children(expr))
 
     def is_cut(self, expr: ir.Expr) -> bool:
-        """Whether strips end where the expression, a comparison with the global x index, changes."""
+        """True if strips end where the expression, a comparison with the global x index, changes."""
         if not isinstance(expr, ir.Binary) or not self.cuts or self.bound(expr) not in self.cuts:
             return False
         return any(self.is_index(a) and self.is_uniform(b) for a, b in ((expr.left, expr.right), (expr.right, expr.left)))
 
     def is_index(self, expr: ir.Expr) -> bool:
-        """Whether the expression is made of the global x index and constants."""
+        """True if the expression is made of the global x index and constants."""
         full = substitute(expr, self.values)
         return any(isinstance(e, ir.LaunchIndex) for e in ir.walk(full)) and not any(isinstance(e, ir.Var | ir.Call) for e in ir.walk(full))
 
@@ -117,21 +117,21 @@ class Uniform:
         return True
 
     def is_once(self, stmt: ir.Stmt) -> bool:
-        """Whether the statement is computed once for a strip."""
+        """True if the statement is computed once for a strip."""
         return isinstance(stmt, ir.Let | ir.Load | ir.Assign) and self.is_same(stmt.var)
 
     def is_single(self, var: ir.Var) -> bool:
-        """Whether the C variable gets a value in one place only."""
+        """True if the C variable gets a value in one place only."""
         return len(self.classes.of(var)) == 1 and var not in self.assigned and var not in self.joined
 
     def begins_outside(self, root: ir.Var) -> bool:
-        """Whether a variable that may differ from lane to lane has its first value from before their work: it is a scalar parameter which
+        """True if a variable that may differ from lane to lane has its first value from before their work: it is a scalar parameter which
         the kernel overwrites. Each lane begins with that, not with what another has left."""
         own = {*bound_in(self.work), self.lane}
         return root in self.varying and any(v not in own for v in self.classes.of(root))
 
     def lifts(self, stmt: ir.Stmt) -> bool:
-        """Whether the statement is a loop that the threads of a strip run in step, or a branch that has one in it."""
+        """True if the statement is a loop that the threads of a strip run in step, or a branch that has one in it."""
         if id(stmt) not in self.known:
             self.known[id(stmt)] = self.runs_in_step(stmt)
         return self.known[id(stmt)]
@@ -147,7 +147,7 @@ class Uniform:
         return False
 
     def pays(self, loop: ir.For | ir.While) -> bool:
-        """Whether compilers can vectorise what the loop does."""
+        """True if compilers can vectorise what the loop does."""
         inside = [s for block, _ in scopes(loop) for s in walk_stmts(block)]
         if any(isinstance(s, _ALONE) for s in inside):
             return False
@@ -195,12 +195,12 @@ class Uniform:
 
 
 def is_vectorised(call: ir.Call) -> bool:
-    """Whether compilers have vector instructions for a call, or it is made of such."""
+    """True if compilers have vector instructions for a call, or it is made of such."""
     return call.function in _VECTORISED or (call.function == "exp" and call.type == F32)
 
 
 def is_long(stmt: ir.Stmt) -> bool:
-    """Whether the statement is a loop that compilers do not unroll, and then vectorise around."""
+    """True if the statement is a loop that compilers do not unroll, and then vectorise around."""
     return isinstance(stmt, ir.For | ir.While) and not (
         isinstance(stmt, ir.For) and isinstance(stmt.start, ir.Constant) and isinstance(stmt.stop, ir.Constant)
     )

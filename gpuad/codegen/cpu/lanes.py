@@ -216,13 +216,13 @@ class _Plan:
         return tuple(out)
 
     def depends(self, stmt: ir.Stmt, after: Sequence[ir.Stmt]) -> bool:
-        """Whether what is done after the piece has to be done before the statement."""
+        """True if what is done after the piece has to be done before the statement."""
         if not after:
             return False
         return isinstance(stmt, ir.If | ir.For | ir.While) or any(self.is_one_of(v, after) for v in used(stmt))
 
     def is_one_of(self, var: ir.Var, stmts: Sequence[ir.Stmt]) -> bool:
-        """Whether the statements give the C variable a value."""
+        """True if the statements give the C variable a value."""
         find = self.uniform.classes.find
         return any(find(v) == find(var) for s in stmts for v in targets(s))
 
@@ -240,7 +240,7 @@ class _Plan:
         return substitute(self.uniform.of_first(expr), self.values)
 
     def is_movable(self, stmt: ir.Stmt) -> bool:
-        """Whether the statement may be done before the piece that it stands in."""
+        """True if the statement may be done before the piece that it stands in."""
         return isinstance(stmt, ir.Let | ir.Load) and self.uniform.is_single(stmt.var)
 
     def give(self, pairs: Pairs, mask: int | None, out: list[Node], piece: _Open) -> None:
@@ -311,7 +311,7 @@ class _Plan:
                 piece.close(out, mask)
 
     def is_total(self, stmt: ir.Accumulate) -> bool:
-        """Whether the strip forms the sum of what its lanes add."""
+        """True if the strip forms the sum of what its lanes add."""
         return stmt.buffer in self.uniform.only_added and self.uniform.is_uniform(stmt.index)
 
     def prepare(self, stmt: ir.Stmt, piece: _Open) -> ir.Stmt:
@@ -329,7 +329,7 @@ class _Plan:
         return visit_operands(stmt, prepared)
 
     def is_still(self, expr: ir.Expr) -> bool:
-        """Whether the expression is a sum or product of whole numbers, or a number, that is the same after the piece."""
+        """True if the expression is a sum or product of whole numbers, or a number, that is the same after the piece."""
         match expr:
             case ir.Constant() | ir.LaunchIndex():
                 return True
@@ -369,7 +369,7 @@ class _Plan:
     # --- loads behind masks ---
 
     def loads_same(self, stmt: ir.If) -> bool:
-        """Whether threads for which the branch is taken load what is the same for all: vectors have no such load behind a mask."""
+        """True if threads for which the branch is taken load what is the same for all: vectors have no such load behind a mask."""
         found: list[ir.Expr] = []
         for block, ends in ((stmt.then, [m.then for m in stmt.merges]), (stmt.otherwise, [m.otherwise for m in stmt.merges])):
             for expr in (*(e for s in block for e in operands(s)), *ends):
@@ -407,11 +407,11 @@ class _Plan:
         return _put(expr, table)
 
     def is_index(self, stmt: ir.Let) -> bool:
-        """Whether the variable is an index that is computed anew wherever it is used."""
+        """True if the variable is an index that is computed anew wherever it is used."""
         return stmt.var.type.is_integer and self.uniform.is_single(stmt.var) and self.is_part(stmt.value)
 
     def is_part(self, expr: ir.Expr) -> bool:
-        """Whether an index may be made of it: a sum or product of launch indices, other indices, and what is the same for all lanes."""
+        """True if an index may be made of it: a sum or product of launch indices, other indices, and what is the same for all lanes."""
         if self.is_steady(expr):
             return True
         match expr:
@@ -424,7 +424,7 @@ class _Plan:
         return isinstance(expr, ir.LaunchIndex)
 
     def is_steady(self, expr: ir.Expr) -> bool:
-        """Whether the expression is the same for all lanes, wherever it is computed."""
+        """True if the expression is the same for all lanes, wherever it is computed."""
         if any(isinstance(e, ir.Call) for e in ir.walk(expr)) or not self.uniform.is_uniform(expr):
             return False
         return all(self.uniform.is_single(v) or v in self.uniform.loops for v in ir.variables(expr))
@@ -453,7 +453,7 @@ class _Plan:
         return replace(piece, bytes=bytes_of_a_lane(items, masked, piece.again, self.uniform))
 
     def is_vector(self, piece: Piece) -> bool:
-        """Whether there are vectors in what lanes do, and it is more than to say who does what."""
+        """True if there are vectors in what lanes do, and it is more than to say who does what."""
         items = [item for a in piece.actions for item in evaluated(a)]
         if any(isinstance(a, Reduction) for a in piece.actions):  # of a lane's own iterations
             return True

@@ -123,7 +123,7 @@ class HostExpressions(Expressions):
 
 
 def _harmless(expr: ir.Binary) -> bool:
-    """Whether C++ defines the operation whatever the left operand is."""
+    """True if C++ defines the operation whatever the left operand is."""
     if not isinstance(expr.right, ir.Constant):
         return False
     value = int(expr.right.value)

@@ -131,7 +131,7 @@ class _Places:
         return _Place(buffer, frozenset(found.items()), full.type.bits) if len(found) <= _TERMS else None
 
     def of_row(self, far: Polynomial) -> bool:
-        """Whether a distance is made of what is known before the loop over a row."""
+        """True if a distance is made of what is known before the loop over a row."""
         parts = [e for factors in far for e in factors]
         own = [e for part in parts for e in ir.walk(part) if isinstance(e, ir.LaunchIndex)]
         known = all(e.name in ("blockDim", "gridDim") or (e.name == GLOBAL and e.axis != "x") for e in own)

@@ -74,7 +74,7 @@ def _divisions(kernel: ir.Kernel, values: dict[ir.Var, ir.Expr]) -> Iterator[ir.
 
 
 def _divides_x(expr: ir.Binary, values: dict[ir.Var, ir.Expr]) -> bool:
-    """Whether the global x index is divided, as an integer of 32 bits or more."""
+    """True if the global x index is divided, as an integer of 32 bits or more."""
     if expr.op not in ("/", "%") or not expr.type.is_integer or expr.type.bits < 32:
         return False
     short = isinstance(expr.right, ir.Constant) and abs(expr.right.value) < _SHORT
@@ -82,7 +82,7 @@ def _divides_x(expr: ir.Binary, values: dict[ir.Var, ir.Expr]) -> bool:
 
 
 def _is_x(expr: ir.Expr, t: Scalar) -> bool:
-    """Whether the expression is the global x index. One of 64 bits may be changed by a conversion to 32."""
+    """True if the expression is the global x index. One of 64 bits may be changed by a conversion to 32."""
     index = bare(expr)
     return index in (_X, replace(_X, type=t)) and all(e.type.bits >= index.type.bits for e in ir.walk(expr))
 

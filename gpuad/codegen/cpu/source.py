@@ -65,7 +65,7 @@ def host_source(kernels: Sequence[Kernel], wide: bool = True, no_alias: bool = T
 
 
 def has_atomics(kernel: Kernel) -> bool:
-    """Whether threads of the kernel meet at the same memory: then one worker with plain operations is faster than several with atomics."""
+    """True if threads of the kernel meet at the same memory: then one worker with plain operations is faster than several with atomics."""
     return has_conflict(kernel.body)
 
 
@@ -87,7 +87,7 @@ def _is_inline(call: Call) -> bool:
 
 
 def is_flat(kernel: Kernel) -> bool:
-    """Whether the kernel is a grid-stride loop that the CPU runs as one loop over all elements."""
+    """True if the kernel is a grid-stride loop that the CPU runs as one loop over all elements."""
     return flatten(merge_axes(kernel).kernel).stop is not None
 
 
@@ -185,12 +185,12 @@ class _Entry:
 
     @property
     def independent(self) -> bool:
-        """Whether the compiler may run threads of a row at once."""
+        """True if the compiler may run threads of a row at once."""
         return self.interleaved and not self.row_fields
 
     @property
     def interleaved(self) -> bool:
-        """Whether the operations of threads may be interleaved, if memory for one after the other is made one for each."""
+        """True if the operations of threads may be interleaved, if memory for one after the other is made one for each."""
         own = any(isinstance(s, Alloc) and s.buffer.space is Space.LOCAL for s in walk_stmts(self.kernel.body))
         return not (self.atomic or own or (self.sums and not self.strips))
 

@@ -47,7 +47,7 @@ class _Access:
 
 
 def is_vectorisable(work: Iterable[ir.Stmt | ir.Expr], no_alias: bool, promoted: Set[ir.Buffer] = frozenset()) -> bool:
-    """Whether the work of a thread, statements or expressions only evaluated, is right wherever its accesses are reordered that a compiler
+    """True if the work of a thread, statements or expressions only evaluated, is right wherever its accesses are reordered that a compiler
     cannot tell apart. `no_alias`: no two parameters overlap. `promoted`: buffers of which a thread reaches one element by one
     subscript."""
     items = tuple(work)
@@ -169,11 +169,11 @@ class _Order:
         self.stores[store] = None
 
     def is_kept(self) -> bool:
-        """Whether all is clear, or what is not is no matter: a store that has no neighbour stays where it is."""
+        """True if all is clear, or what is not is no matter: a store that has no neighbour stays where it is."""
         return not self.unclear or (self.no_alias and not self.unclear & self.mixed)
 
     def is_plain(self, store: _Access, later: _Access) -> bool:
-        """Whether a compiler sees how the access lies to the store, or they are known to be different elements."""
+        """True if a compiler sees how the access lies to the store, or they are known to be different elements."""
         if store.buffer != later.buffer:
             return self.no_alias or store.buffer.length is not None or later.buffer.length is not None
         a, b = store.place, later.place
@@ -240,7 +240,7 @@ class _Order:
 
 
 def _is_plain(expr: ir.Expr) -> bool:
-    """Whether a compiler knows no more about the number than that it is what it is."""
+    """True if a compiler knows no more about the number than that it is what it is."""
     return isinstance(expr, Read | ir.LaunchIndex | ir.Cast) or (isinstance(expr, ir.Binary) and expr.op in "%/")
 
 
@@ -280,7 +280,7 @@ STRIP = 16  # threads; a vector of the widest processors has as many floats
 
 
 def may_overlap_tail(kernel: Kernel) -> bool:
-    """Whether that is so of a kernel whose parameters do not overlap, and which only computes."""
+    """True if that is so of a kernel whose parameters do not overlap, and which only computes."""
     read: set[Buffer] = set()
     stored: set[Buffer] = set()
     for stmt in walk_stmts(kernel.body):

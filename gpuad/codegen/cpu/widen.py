@@ -42,7 +42,7 @@ class Wide:
         return var in self.launch or var in self.loops or var in self.congruent
 
     def is_exact(self, expr: Expr) -> bool:
-        """Whether the 64-bit form of a 32-bit expression has the very same value."""
+        """True if the 64-bit form of a 32-bit expression has the very same value."""
         return expr in self.loops or self.is_index(expr)
 
     def is_index(self, expr: Expr) -> bool:
@@ -60,7 +60,7 @@ class Wide:
         return False
 
     def is_chain(self, expr: Expr) -> bool:
-        """Whether the expression is a sum or product in which a launch index or a wide variable takes part, and that 64 bits compute
+        """True if the expression is a sum or product in which a launch index or a wide variable takes part, and that 64 bits compute
         congruently modulo 2^32."""
         match expr:
             case Var() | LaunchIndex():
@@ -72,7 +72,7 @@ class Wide:
         return False
 
     def is_long(self, expr: Expr) -> bool:
-        """Whether a subscript of 64 bits is a sum or product in which an int takes part that is better computed in 64 bits, too."""
+        """True if a subscript of 64 bits is a sum or product in which an int takes part that is better computed in 64 bits, too."""
         match expr:
             case Cast(operand=operand, type=t):
                 return t == I64 and ((operand.type == I32 and self.is_chain(operand)) or (operand.type == U32 and self.is_exact(operand)))
@@ -81,7 +81,7 @@ class Wide:
         return False
 
     def is_part(self, expr: Expr) -> bool:
-        """Whether the expression may be a part of a chain: any int; of unsigned values those whose 64-bit value is what their programmer
+        """True if the expression may be a part of a chain: any int; of unsigned values those whose 64-bit value is what their programmer
         means by them, small and of the right sign."""
         match expr:
             case Constant(value=value):
@@ -94,7 +94,7 @@ class Wide:
 
 
 def _counts_threads(loop: For) -> bool:
-    """Whether the loop's index is small and not negative, as a launch index is."""
+    """True if the loop's index is small and not negative, as a launch index is."""
     if not all(isinstance(e, Constant) for e in (loop.start, loop.stop, loop.step)):
         return False
     start, stop = (int(e.value) for e in (loop.start, loop.stop) if isinstance(e, Constant))
@@ -133,7 +133,7 @@ class Wrapping:
     values: Mapping[Var, tuple[Expr, Expr]]
 
     def wraps(self, grid: Sequence[int], block: Sequence[int], numbers: Mapping[Var, int]) -> bool:
-        """Whether one of them may, in a launch with these scalars, so that an element's index comes out. What is made of what is not known,
+        """True if one of them may, in a launch with these scalars, so that an element's index comes out. What is made of what is not known,
         as of what was read, is taken for an index that someone has made sure of."""
         extents = {"blockDim": block, "gridDim": grid}
         counted = {"threadIdx": block, "blockIdx": grid}
@@ -200,7 +200,7 @@ def _may_wrap(expr: Binary) -> bool:
 
 
 def _is_of_launch(expr: Expr) -> bool:
-    """Whether the expression is a launch index or a constant, or such are put together as in a global index."""
+    """True if the expression is a launch index or a constant, or such are put together as in a global index."""
     if isinstance(expr, Binary) and expr.op == "*":
         return isinstance(expr.left, LaunchIndex) and isinstance(expr.right, LaunchIndex)
     return isinstance(expr, LaunchIndex | Constant | Cast) or (isinstance(expr, Binary) and expr.op in ("+", "-"))
@@ -217,7 +217,7 @@ def made_of_truth_values(kernel: Kernel) -> frozenset[Var]:
 
 
 def is_of_truth(expr: Expr, known: set[Var] | frozenset[Var]) -> bool:
-    """Whether a truth value, as a number or as the choice between two numbers, is a part of the expression."""
+    """True if a truth value, as a number or as the choice between two numbers, is a part of the expression."""
     return any(e in known if isinstance(e, Var) else _is_one(e) for e in walk(expr))
 
 

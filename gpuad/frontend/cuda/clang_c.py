@@ -137,7 +137,7 @@ def file_name(number: int) -> str:
 
 
 def is_virtual(part: Cursor) -> bool:
-    """Whether a part of a struct's definition is a virtual function or base."""
+    """True if a part of a struct's definition is a virtual function or base."""
     if part.kind == CursorKind.CXX_BASE_SPECIFIER:
         return bool(library().clang_isVirtualBase(part))
     return bool(part.kind == CursorKind.CXX_METHOD and part.is_virtual_method())
@@ -185,5 +185,5 @@ def has_attribute(declaration: Cursor, kind: CursorKind) -> bool:
 
 
 def is_shared(cursor: Cursor) -> bool:
-    """Whether a variable is declared `__shared__`."""
+    """True if a variable is declared `__shared__`."""
     return has_attribute(cursor, CursorKind.CUDASHARED_ATTR)

@@ -99,13 +99,13 @@ class _Body:
         return False
 
     def leaves(self, stmt: surface.Stmt) -> bool:
-        """Whether a statement ends the loop, or the helper with the old content."""
+        """True if a statement ends the loop, or the helper with the old content."""
         if isinstance(stmt, surface.Return) and stmt.value is not None:
             self.returned.append(named(stmt.value))
         return isinstance(stmt, surface.Break | surface.Return)
 
     def looks(self, value: surface.Expr) -> bool:
-        """Whether a new variable only holds what is computed from the content."""
+        """True if a new variable only holds what is computed from the content."""
         return self.assumed is not None and self.new is None and not isinstance(number(value), surface.AtomicCall)
 
     def gives(self, target: surface.Declaration, value: surface.Expr) -> bool:
@@ -132,7 +132,7 @@ class _Body:
         return wanted == self.assumed != target
 
     def asked(self, condition: surface.Expr, goes_on: bool) -> bool:
-        """Whether a condition is a test of the content, on which the iteration goes on if it `goes_on`."""
+        """True if a condition is a test of the content, on which the iteration goes on if it `goes_on`."""
         found = tested(_resolved(condition, self.names), goes_on, self.around.value)
         if found is None:
             return False
@@ -140,7 +140,7 @@ class _Body:
         return True
 
     def compares(self, condition: surface.Expr, op: str) -> bool:
-        """Whether the swap found what it expected."""
+        """True if the swap found what it expected."""
         if not isinstance(condition, surface.Binary) or condition.op != op or self.result is None:
             return False
         return {named(condition.left), named(condition.right)} == {self.assumed, self.result}
@@ -247,7 +247,7 @@ def only(stmt: surface.Stmt) -> surface.Stmt:
 
 
 def is_true(condition: surface.Expr | None) -> bool:
-    """Whether a loop's condition always holds."""
+    """True if a loop's condition always holds."""
     while isinstance(condition, surface.Cast):
         condition = condition.operand
     return condition is None or (isinstance(condition, ConstantNode) and bool(condition.value))
@@ -306,7 +306,7 @@ class _Reading:
     valued: bool = True
 
     def statement(self, stmt: surface.Stmt) -> bool:
-        """Whether the statement belongs to the idiom."""
+        """True if the statement belongs to the idiom."""
         match stmt:
             case surface.Block(body=body):
                 return all(self.statement(s) for s in body)
@@ -335,7 +335,7 @@ class _Reading:
         return self.is_content(init)
 
     def leaves(self, condition: surface.Expr, then: surface.Stmt) -> bool:
-        """Whether the helper returns early, where nothing is to be done."""
+        """True if the helper returns early, where nothing is to be done."""
         found = tested(condition, False, self.value)
         if found is None or not isinstance(then, surface.Return):
             return False

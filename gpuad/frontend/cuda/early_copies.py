@@ -16,7 +16,7 @@ _IN_ORDER = ("&&", "||", ",")
 
 
 def may_be_early(statement: Cursor, variable: Cursor) -> bool:
-    """Whether a variable is the same before the statement as where a lambda in it is made that copies the variable."""
+    """True if a variable is the same before the statement as where a lambda in it is made that copies the variable."""
     if statement.kind in _HEADERS:
         return False
     if statement.kind == CursorKind.IF_STMT:
@@ -25,7 +25,7 @@ def may_be_early(statement: Cursor, variable: Cursor) -> bool:
 
 
 def _makes_late(cursor: Cursor) -> bool:
-    """Whether a lambda is made after another part of the expression, which may change anything."""
+    """True if a lambda is made after another part of the expression, which may change anything."""
     operands = children(cursor)
     in_order = cursor.kind == CursorKind.CONDITIONAL_OPERATOR or (
         cursor.kind == CursorKind.BINARY_OPERATOR and binary_operator(cursor) in _IN_ORDER
@@ -36,7 +36,7 @@ def _makes_late(cursor: Cursor) -> bool:
 
 
 def _is_changed(statement: Cursor, variable: Cursor) -> bool:
-    """Whether a statement does anything with the variable but reading it. That a value is assigned to it at the very end does not count."""
+    """True if a statement does anything with the variable but reading it. That a value is assigned to it at the very end does not count."""
     if statement.kind == CursorKind.BINARY_OPERATOR and binary_operator(statement) == "=":
         target, value = children(statement)
         return _touches(value, variable) or (not _names(target, variable) and _touches(target, variable))

@@ -108,7 +108,7 @@ def zero(ctx: Context, type_: Type, span: Span) -> Expr:
 
 
 def is_pointers(type_: ClangType) -> bool:
-    """Whether a type is that of an array of pointers."""
+    """True if a type is that of an array of pointers."""
     plain = type_.get_canonical()
     return bool(plain.kind == TypeKind.CONSTANTARRAY and plain.element_type.get_canonical().kind == TypeKind.POINTER)
 
@@ -229,7 +229,7 @@ def is_undefined(start: Cursor) -> bool:
 
 
 def _has_defaults(declaration: Cursor) -> bool:
-    """Whether a struct without a constructor is not left as it is: fields have values by default, or bases have them or constructors."""
+    """True if a struct without a constructor is not left as it is: fields have values by default, or bases have them or constructors."""
     if any(map(default_value, declaration.type.get_fields())):
         return True
     bases = [base.get_declaration() for base in bases_of(declaration)]

@@ -17,7 +17,7 @@ from .types import is_const, is_reference, lower_type
 
 
 def is_binding(cursor: Cursor) -> bool:
-    """Whether a declaration is one of structured bindings, for which the bindings have no name."""
+    """True if a declaration is one of structured bindings, for which the bindings have no name."""
     return bool(cursor.kind == CursorKind.UNEXPOSED_DECL and str(cursor.spelling).startswith("["))
 
 

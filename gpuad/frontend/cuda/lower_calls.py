@@ -63,7 +63,7 @@ def call(ctx: Context, cursor: Cursor) -> surface.Expr:
 
 
 def _is_returned(cursor: Cursor) -> bool:
-    """Whether the function that is called is what another call returns: clang names that one."""
+    """True if the function that is called is what another call returns: clang names that one."""
     called = next(iter(children(cursor)), None)
     while called is not None and called.kind in (CursorKind.UNEXPOSED_EXPR, CursorKind.PAREN_EXPR, CursorKind.UNARY_OPERATOR):
         called = next(iter(children(called)), None)
@@ -201,7 +201,7 @@ def _object(ctx: Context, cursor: Cursor) -> surface.Expr:
 
 
 def _is_derived(cursor: Cursor, *inner: Cursor) -> bool:
-    """Whether an expression is another one as its base, or a pointer to that."""
+    """True if an expression is another one as its base, or a pointer to that."""
     return len(inner) == 1 and same_extent(cursor, inner[0]) and record_of(cursor) != record_of(inner[0])
 
 
@@ -236,7 +236,7 @@ def _argument(ctx: Context, given: Cursor, parameter: Cursor, declaration: surfa
 
 
 def _is_default(given: Cursor) -> bool:
-    """Whether an argument was not written."""
+    """True if an argument was not written."""
     return given.kind == CursorKind.UNEXPOSED_EXPR and not children(given) and file_location(given.extent.start)[0] is None
 
 
@@ -255,7 +255,7 @@ _VARIABLES = (CursorKind.VAR_DECL, CursorKind.PARM_DECL)
 
 
 def is_lambda(callee: Cursor) -> bool:
-    """Whether a member function is the body of a lambda."""
+    """True if a member function is the body of a lambda."""
     return bool(callee.spelling == "operator()" and "(lambda" in callee.semantic_parent.type.spelling)
 
 
@@ -268,7 +268,7 @@ def lambda_of(start: Cursor | None) -> Cursor | None:
 
 
 def is_passed(parameter: Cursor) -> bool:
-    """Whether what is declared is a lambda, or a pointer to a function: the program that is made of the kernel has none of them."""
+    """True if what is declared is a lambda, or a pointer to a function: the program that is made of the kernel has none of them."""
     return is_lambda_type(parameter.type) or is_function_pointer(parameter)
 
 
@@ -347,7 +347,7 @@ def lowered(ctx: Context, cursor: Cursor, callee: Cursor, functions: Mapping[Cur
 
 
 def _is_made(ctx: Context, cursor: Cursor, kind: Cursor) -> bool:
-    """Whether a lambda has been met; one that is called at once needs no copies."""
+    """True if a lambda has been met; one that is called at once needs no copies."""
     if kind not in ctx.copies and (at_once := lambda_of(children(cursor)[0])) is not None:
         _captures(ctx, at_once)
         ctx.copies[kind] = {}

@@ -155,12 +155,12 @@ def _flat(stmts: Iterator[Stmt] | Sequence[Stmt]) -> Iterator[Stmt]:
 
 
 def _leaves(stmt: Stmt | None) -> bool:
-    """Whether the statement's end is surely not reached."""
+    """True if the statement's end is surely not reached."""
     return stmt is not None and any(isinstance(inner, (Break, Return, Continue)) for inner in _flat([stmt]))
 
 
 def _breaks(stmt: Stmt | None) -> bool:
-    """Whether a `break` of this very switch is inside."""
+    """True if a `break` of this very switch is inside."""
     match stmt:
         case Break():
             return True

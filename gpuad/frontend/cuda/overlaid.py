@@ -30,18 +30,18 @@ class Named:
 
 
 def is_anonymous(field: Cursor) -> bool:
-    """Whether a member has no name of its own, so that the members in it are the struct's."""
+    """True if a member has no name of its own, so that the members in it are the struct's."""
     return not field.is_bitfield() and not field.spelling.isidentifier()
 
 
 def is_overlaid(type_: ClangType) -> bool:
-    """Whether members of a struct may share memory."""
+    """True if members of a struct may share memory."""
     union = type_.get_declaration().kind == CursorKind.UNION_DECL
     return union or any(field.is_bitfield() or _is_record(field) for field in type_.get_fields())
 
 
 def _is_record(field: Cursor) -> bool:
-    """Whether a member is an anonymous struct or union."""
+    """True if a member is an anonymous struct or union."""
     kinds = (CursorKind.UNION_DECL, CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL)
     return is_anonymous(field) and field.type.get_canonical().get_declaration().kind in kinds
 
@@ -113,7 +113,7 @@ def _differing(name: str, one: Part, other: Part) -> str:
 
 
 def _shares_bits(one: Type, other: Type) -> bool:
-    """Whether numbers of one size may stand for each other's bits."""
+    """True if numbers of one size may stand for each other's bits."""
     if one == other:
         return True
     assert isinstance(one, Scalar) and isinstance(other, Scalar)

@@ -39,7 +39,7 @@ _SPELLED = {"*": " pointer ", "&": " reference ", "-": " minus "}
 
 
 def is_expression(name: str) -> bool:
-    """Whether a name asks for an instance of a template."""
+    """True if a name asks for an instance of a template."""
     return "<" in name
 
 
@@ -49,7 +49,7 @@ def request(expression: str) -> str:
 
 
 def is_request(location: SourceLocation, places: Places) -> bool:
-    """Whether a place is in the request itself, not in the user's text."""
+    """True if a place is in the request itself, not in the user's text."""
     name, line, _, _ = file_location(location)
     return name == MAIN and places.is_beyond(line)
 
@@ -147,7 +147,7 @@ class Module:
 
     @property
     def includes_files(self) -> bool:
-        """Whether the text depends on files that are not gpuad's own."""
+        """True if the text depends on files that are not gpuad's own."""
         return "__has_include" in self.source.text or any(
             not Path(str(file.include.name)).is_relative_to(INCLUDE) for file in self._unit.get_includes()
         )

@@ -147,7 +147,7 @@ def _step(ctx: Context, step: Cursor, counter: Cursor) -> int | None:
 
 
 def _writes(nodes: Sequence[Cursor], counter: Cursor) -> bool:
-    """Whether any of the nodes does more with the counter than read its value."""
+    """True if any of the nodes does more with the counter than read its value."""
     return any(node.kind != CursorKind.UNEXPOSED_EXPR and any(_is(child, counter) for child in children(node)) for node in nodes)
 
 

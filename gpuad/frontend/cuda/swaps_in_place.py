@@ -167,7 +167,7 @@ def _sides(new: surface.Expr) -> Iterator[surface.Expr]:
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two pieces of the tree are the same but for their places in the text."""
+    """True if two pieces of the tree are the same but for their places in the text."""
     if isinstance(one, tuple) and isinstance(other, tuple):
         return len(one) == len(other) and all(map(_same, one, other))
     if not isinstance(one, surface.Expr) or type(one) is not type(other):

@@ -84,7 +84,7 @@ class Places:
         return None if number is None else self._names[number]
 
     def is_beyond(self, line: int) -> bool:
-        """Whether a line of the parsed text is after the user's last."""
+        """True if a line of the parsed text is after the user's last."""
         return line - self._header_lines > self.source.text.count("\n") + 1
 
     def offset(self, location: SourceLocation) -> int:
@@ -102,7 +102,7 @@ class Places:
         return self._files[name]
 
     def is_ours(self, span: Span) -> bool:
-        """Whether a place is in one of our headers."""
+        """True if a place is in one of our headers."""
         return any(file is span.file and _is_own(name) for name, file in self._files.items())
 
 
@@ -114,7 +114,7 @@ def is_ours(cursor: Cursor) -> bool:
 
 @cache
 def _is_own(name: str) -> bool:
-    """Whether a file is a header of ours. Every declaration of the prelude is asked for its file, a thousand in each text."""
+    """True if a file is a header of ours. Every declaration of the prelude is asked for its file, a thousand in each text."""
     return Path(name).is_relative_to(INCLUDE)
 
 

@@ -270,19 +270,19 @@ def is_const(type_: ClangType) -> bool:
 
 
 def is_lambda_type(type_: ClangType) -> bool:
-    """Whether a type is that of a lambda, or a reference to one."""
+    """True if a type is that of a lambda, or a reference to one."""
     type_ = type_.get_canonical()
     plain = type_.get_pointee() if type_.kind in _REFERENCES else type_
     return str(plain.spelling).removeprefix("const ").startswith("(lambda")
 
 
 def is_function(type_: ClangType) -> bool:
-    """Whether a type is that of a function itself, as what a reference to one refers to."""
+    """True if a type is that of a function itself, as what a reference to one refers to."""
     return type_.get_canonical().kind in _FUNCTIONS
 
 
 def is_function_pointer(cursor: Cursor) -> bool:
-    """Whether what is declared is a pointer, or a reference, to a function; a parameter of a function's type is one too."""
+    """True if what is declared is a pointer, or a reference, to a function; a parameter of a function's type is one too."""
     plain = cursor.type.get_canonical()
     return plain.kind == TypeKind.FUNCTIONPROTO or plain.get_pointee().get_canonical().kind in _FUNCTIONS
 
@@ -344,12 +344,12 @@ def convert(value: Expr, target: Type, span: Span, *, implicit: bool) -> Expr:
 
 
 def is_void_pointer(cursor: Cursor) -> bool:
-    """Whether an expression is a pointer to no type."""
+    """True if an expression is a pointer to no type."""
     return bool(cursor.type.get_canonical().get_pointee().get_canonical().kind == TypeKind.VOID)
 
 
 def is_shared_memory(value: Expr) -> bool:
-    """Whether an expression is a variable in shared memory."""
+    """True if an expression is a variable in shared memory."""
     return isinstance(value, Name) and value.declaration.space == "shared"
 
 
@@ -385,14 +385,14 @@ def _as_pointer(value: Expr, target: Pointer, span: Span, implicit: bool) -> Exp
 
 
 def _alike(one: Type, other: Type) -> bool:
-    """Whether memory of one may be read as the other; of pointers, where they point to the same."""
+    """True if memory of one may be read as the other; of pointers, where they point to the same."""
     if isinstance(one, Pointer) and isinstance(other, Pointer):
         return one.element == other.element
     return alike(one, other)
 
 
 def _same_size(one: Type, other: Type) -> bool:
-    """Whether elements of one type can be read as those of the other, bit for bit."""
+    """True if elements of one type can be read as those of the other, bit for bit."""
     if not isinstance(one, Scalar) or not isinstance(other, Scalar) or one.bits != other.bits:
         return False
     return one.bits in (32, 64) or {one.kind, other.kind} == {"int", "uint"}

@@ -108,19 +108,19 @@ def _follow(ctx: Context, found: _Found, variable: Cursor, nodes: list[Cursor]) 
 
 
 def _changes(found: _Found, cast: Cursor) -> bool:
-    """Whether a cast makes a pointer into the memory one to another type."""
+    """True if a cast makes a pointer into the memory one to another type."""
     root, _ = _root(_operand(cast))
     return _is_pointer(cast) and root in found.views and unqualified(cast.type.get_canonical().get_pointee()) != found.views[root]
 
 
 def _is_used(array: Cursor, found: _Found, nodes: list[Cursor]) -> bool:
-    """Whether the memory is used as what it is declared to be."""
+    """True if the memory is used as what it is declared to be."""
     inside = {inner for cast in found.casts for inner in descendants(cast)}
     return any(is_use(node, array) and node not in inside for node in nodes)
 
 
 def is_use(node: Cursor, variable: Cursor) -> bool:
-    """Whether a node names a variable (a number that stands for a template's parameter names nothing)."""
+    """True if a node names a variable (a number that stands for a template's parameter names nothing)."""
     return node.kind == CursorKind.DECL_REF_EXPR and node.referenced is not None and bool(node.referenced == variable)
 
 
@@ -143,7 +143,7 @@ def _root(expression: Cursor) -> tuple[Cursor | None, list[Cursor]]:
 
 
 def _is_uniform(expression: Cursor, nodes: list[Cursor], known: tuple[Cursor, ...]) -> bool:
-    """Whether all threads of a block have the same value for an offset, which is not negative as far as one can see."""
+    """True if all threads of a block have the same value for an offset, which is not negative as far as one can see."""
     for node in (expression, *descendants(expression)):
         if node.kind == CursorKind.CALL_EXPR or (node.kind == CursorKind.UNARY_OPERATOR and unary_operator(node) == "-"):
             return False
@@ -162,7 +162,7 @@ def _is_uniform(expression: Cursor, nodes: list[Cursor], known: tuple[Cursor, ..
 
 
 def _is_changed(variable: Cursor, nodes: list[Cursor]) -> bool:
-    """Whether a variable is given another value than its first, or its address is taken."""
+    """True if a variable is given another value than its first, or its address is taken."""
     for node in nodes:
         writes = node.kind == CursorKind.COMPOUND_ASSIGNMENT_OPERATOR
         writes |= node.kind == CursorKind.BINARY_OPERATOR and binary_operator(node) == "="
@@ -174,7 +174,7 @@ def _is_changed(variable: Cursor, nodes: list[Cursor]) -> bool:
 
 
 def only_reads(node: Cursor, variable: Cursor) -> bool:
-    """Whether nothing in a node does more with a variable than read it: as a number, in a loop over it, or through a pointer to const."""
+    """True if nothing in a node does more with a variable than read it: as a number, in a loop over it, or through a pointer to const."""
     for child in children(node):
         indices = _indices(child, variable)
         if indices is None:

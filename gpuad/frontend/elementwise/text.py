@@ -115,7 +115,7 @@ def _body(out: Composer, texts: Texts, spec: ElementwiseSpec, used: set[str], pr
 
 
 def _changes_counter(text: str) -> bool:
-    """Whether an operation changes CuPy's `i`, not one of its own of that name."""
+    """True if an operation changes CuPy's `i`, not one of its own of that name."""
     return _CHANGED.search(text) is not None and _OWN_COUNTER.search(text) is None
 
 
@@ -209,7 +209,7 @@ def raw_lines(arguments: Sequence[Argument], used: set[str]) -> Iterator[str]:
 
 
 def moved(argument: Argument) -> bool:
-    """Whether the user's name is not the kernel's parameter itself."""
+    """True if the user's name is not the kernel's parameter itself."""
     return argument.operand is not None or (argument.raw is not None and not argument.raw.contiguous)
 
 

@@ -38,7 +38,7 @@ NAMES = frozenset({*_FUNCTIONS, *_REAL})
 
 
 def is_complex(*values: Any_) -> bool:
-    """Whether one of them is a complex number."""
+    """True if one of them is a complex number."""
     return any(
         (isinstance(v, Value) and isinstance(v.kind, Complex))
         or (isinstance(v, Static) and isinstance(v.value, complex | np.complexfloating))

@@ -48,12 +48,12 @@ _INT_IN_PYTHON = ("floor", "ceil", "trunc")
 
 
 def is_cast(function: Callable[..., object]) -> bool:
-    """Whether calling it converts a number: int, float, complex, bool, and the types of numpy and cupy."""
+    """True if calling it converts a number: int, float, complex, bool, and the types of numpy and cupy."""
     return isinstance(function, type) and issubclass(function, bool | int | float | complex | np.generic)
 
 
 def is_of_cupy(function: Callable[..., object]) -> bool:
-    """Whether a function is one of arrays on the GPU; of constants the kernel computes it."""
+    """True if a function is one of arrays on the GPU; of constants the kernel computes it."""
     return type(function).__module__.partition(".")[0] == "cupy"
 
 

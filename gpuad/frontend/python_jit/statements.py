@@ -192,7 +192,7 @@ def _complex_augmented(ctx: Context, node: ast.AugAssign, place: Value, value: S
 
 
 def _is_whole(value: Static | Value) -> bool:
-    """Whether a value is a constant that is the same number in every type."""
+    """True if a value is a constant that is the same number in every type."""
     return isinstance(value, Static) and isinstance(value.value, int | np.integer)
 
 
@@ -272,7 +272,7 @@ def _for(ctx: Context, node: ast.For, top: bool, scope: Scope) -> tuple[surface.
 
 
 def _only_here(ctx: Context, name: str) -> bool:
-    """Whether a loop's variable is only read, and only in the loop's body (or is that of other loops likewise)."""
+    """True if a loop's variable is only read, and only in the loop's body (or is that of other loops likewise)."""
     loops = [n for n in ast.walk(ctx.source.tree) if isinstance(n, ast.For) and isinstance(n.target, ast.Name) and n.target.id == name]
     inside = sum(occurrences([*n.body])[name] + 1 for n in loops)
     stores = sum(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(ctx.source.tree))

@@ -106,7 +106,7 @@ def materialised(value: Any_, span: Span) -> Value:
 
 
 def is_narrow(type_: Scalar) -> bool:
-    """Whether C++ makes an int of such an integer before it computes with it."""
+    """True if C++ makes an int of such an integer before it computes with it."""
     return type_.is_integer and type_.bits < 32
 
 

@@ -126,7 +126,7 @@ class Allocate(Op):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReuseBuffer(Op):
-    """The memory of an array that an operation made, and nobody has any more, becomes that of a new array."""
+    """The memory of an array that an operation made, and that has no references left, becomes that of a new array."""
 
     kind: ClassVar[str] = "reuse"
 

@@ -105,7 +105,7 @@ class Batch:
 
     @property
     def has_barriers(self) -> bool:
-        """Whether threads of one block may be ordered. Where none are, several of them are as good as several of many blocks."""
+        """True if threads of one block may be ordered. Where none are, several of them are as good as several of many blocks."""
         return self.intervals is not None or self.warp_clocks is not None
 
 

@@ -106,7 +106,7 @@ class BudgetMemory(Limits, ABC):
         self.most = max(self.most, self.added())
 
     def _fits(self, more: int = 0, use: str = "") -> bool:
-        """Whether so many bytes more are within the budget, after what has to go for that is gone. `use`: what they are for: "stores",
+        """True if so many bytes more are within the budget, after what has to go for that is gone. `use`: what they are for: "stores",
         which may be what goes, "restarts", or an operation that goes on ("amid"), so that one of both has to stay."""
         least = more if use == "restarts" else 0
         if self.added() + more > self.limited():
@@ -161,7 +161,7 @@ class BudgetMemory(Limits, ABC):
         self.tape.trace.change_all(rest)
 
     def admit(self, size: int) -> bool:
-        """Whether memory for what adjoints need may grow by so much."""
+        """True if memory for what adjoints need may grow by so much."""
         fits = self._fits(size, "stores") and self.stores
         if fits:
             self.most = max(self.most, self.added() + size)

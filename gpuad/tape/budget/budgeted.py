@@ -163,7 +163,7 @@ class Budget(FirstRecording):
 
     @property
     def _sweeps(self) -> bool:
-        """Whether the program stores what its script says."""
+        """True if the program stores what its script says."""
         return self._scripted is not None and self._scripted.script.sweeps
 
     def _schedule(self) -> None:
@@ -190,7 +190,7 @@ class Budget(FirstRecording):
         self.spare = (free - (keeping if keeping <= free else self.planner.least())) // 2
 
     def admits_buffer(self, size: int) -> bool:
-        """Whether so many bytes are left; they are taken then."""
+        """True if so many bytes are left; they are taken then."""
         size = rounded_up(size)
         if not self.stages or size > self.spare or not self._fits(size):
             return False

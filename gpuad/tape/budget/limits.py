@@ -68,7 +68,7 @@ class Limits:
         """An operation of a recording is about to make an array: what has to go goes before. BudgetError where that is too little."""
 
     def admits_buffer(self, size: int) -> bool:
-        """Whether so many bytes are left; they are taken then."""
+        """True if so many bytes are left; they are taken then."""
         return True
 
     def measure_room(self, check: Callable[[], None]) -> None:

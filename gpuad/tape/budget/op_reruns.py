@@ -10,7 +10,7 @@ from ..record.operations import Foreign
 from ..record.recorded_launch import Launched
 from ..record.recorded_rule import Ruled
 from ..record.trace import Op
-from .rerun import Rerun, launch_again, rule_again, unseen_again
+from .rerun import Rerun, external_again, launch_again, rule_again
 
 
 class Rerunning(Protocol):
@@ -32,7 +32,7 @@ def rerun_of(op: Op, recording: Rerunning) -> Rerun:
     if isinstance(operation, Ruled):
         return rule_again(operation, op.run, recording.library_name)
     assert isinstance(operation, Foreign)
-    return unseen_again(operation)
+    return external_again(operation)
 
 
 __all__ = ["Rerunning", "rerun_of"]

@@ -85,7 +85,7 @@ class Iteration:
         return cls(p, min(range(max(n - 2 * p, 0), max(n - p, 1)), key=lambda t: (sizes[t], t)))
 
     def begins(self, time: int) -> bool:
-        """Whether one begins there."""
+        """True if one begins there."""
         return (time - self.begin) % self.length == 0
 
     def number(self, time: int) -> int:
@@ -213,7 +213,7 @@ class Planner:
 
     @cached_property
     def undoes(self) -> bool:
-        """Whether there are operations that can be taken back. Where the initial state is given back nothing is, nor after a first
+        """True if there are operations that can be taken back. Where the initial state is given back nothing is, nor after a first
         recording: what fits there would be less than what the program takes when it comes again."""
         return self.restored is None and self.marks is None and any(rerun.undo is not None for rerun in self.program.reruns)
 

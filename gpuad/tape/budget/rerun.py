@@ -57,7 +57,7 @@ class Rerun:
 
     @property
     def keeps(self) -> bool:
-        """Whether what it wrote is kept, since it may not run again."""
+        """True if what it wrote is kept, since it may not run again."""
         return bool(self.why) and self.first is not None
 
 
@@ -169,7 +169,7 @@ def _silent(known: KnownLaunch, call: Call, first: Action) -> Action:
     return prepared(call.executor, silent, call.grid, call.block, known.given, call.shared_mem)
 
 
-def unseen_again(operation: Foreign) -> Rerun:
+def external_again(operation: Foreign) -> Rerun:
     """Code that the tape does not see, or memory that is used again: there is nothing to run."""
     writes = of_uses(operation.effects.writes)
     return Rerun({}, writes, writes, None, None, "" if isinstance(operation, Renewed) else "the tape does not see it")

@@ -191,7 +191,7 @@ class Script:
 
     @property
     def has_initial(self) -> bool:
-        """Whether the state at the beginning is stored: where launches are taken back too, so that a program that turns out to be another
+        """True if the state at the beginning is stored: where launches are taken back too, so that a program that turns out to be another
         one can start again."""
         return self.uses_initial or bool(self.undone)
 
@@ -267,7 +267,7 @@ class Writer:
 
     @property
     def in_program(self) -> bool:
-        """Whether what comes next belongs to the program itself."""
+        """True if what comes next belongs to the program itself."""
         return self.at < len(self.program)
 
     def _save(self, t: int, far: bool) -> None:

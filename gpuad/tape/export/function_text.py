@@ -121,7 +121,7 @@ def _codes(module: CodeType | None) -> Iterator[CodeType]:
 
 
 def _defaults_as_written(arguments: ast.arguments, function: FunctionType) -> bool:
-    """Whether the defaults of the parameters are literals, and still what they say."""
+    """True if the defaults of the parameters are literals, and still what they say."""
     named = {a.arg: d for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is not None}
     given, by_name = function.__defaults__ or (), function.__kwdefaults__ or {}
     if len(given) != len(arguments.defaults) or named.keys() != by_name.keys():

@@ -24,12 +24,12 @@ from ...runtime.array_locks import unlocked, writeable
 from ...runtime.array_types import NdArray
 from ...runtime.tensor_versions import count_writes
 
-Outline: TypeAlias = "Met | tuple[Outline, ...] | None"
+Outline: TypeAlias = "KnownArray | tuple[Outline, ...] | None"
 CONTAINERS = (tuple, list)
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class KnownArray:
     """An array as a program met it: its layout, and the address of its allocation (`home`)."""
 
     layout: tuple[Any, ...]
@@ -50,13 +50,13 @@ def outline(x: Any) -> Outline:
         return tuple(map(outline, x))
     if type(x) is dict:
         return tuple(map(outline, x.values()))
-    return Met(layout(x), address(resolve(x).root)) if can_be_staged(x) else None
+    return KnownArray(layout(x), address(resolve(x).root)) if can_be_staged(x) else None
 
 
 def homes(outlines: Iterable[Outline]) -> Iterator[int]:
     """The addresses of the allocations in some outlines."""
     for each in outlines:
-        if isinstance(each, Met):
+        if isinstance(each, KnownArray):
             yield each.home
         elif each is not None:
             yield from homes(each)
@@ -155,8 +155,8 @@ class Spans:
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._ranges = sorted(ranges)
 
-    def meets(self, begin: int, end: int) -> bool:
-        """Whether any of them has an address from `begin` to `end`."""
+    def overlaps(self, begin: int, end: int) -> bool:
+        """True if any of them has an address from `begin` to `end`."""
         at = bisect_left(self._ranges, (end, end))
         return at > 0 and self._ranges[at - 1][1] > begin
 
@@ -170,7 +170,7 @@ class Spans:
 
 
 def can_be_staged(x: Any) -> bool:
-    """Whether it is an array of numbers, of NumPy or CuPy, in memory that a program can work on."""
+    """True if it is an array of numbers, of NumPy or CuPy, in memory that a program can work on."""
     if not (type(x) is np.ndarray or (is_array(x) and not isinstance(x, np.ndarray))) or not x.size or x.dtype.hasobject:
         return False
     try:
@@ -205,4 +205,17 @@ def storing(parts: Iterable[Part]) -> tuple[Action, ...]:
     return tuple(part.store for part in parts)
 
 
-__all__ = ["CONTAINERS", "Buffer", "Met", "Outline", "Part", "Spans", "bytes_of", "can_be_staged", "homes", "loading", "outline", "storing"]
+__all__ = [
+    "CONTAINERS",
+    "Buffer",
+    "KnownArray",
+    "Outline",
+    "Part",
+    "Spans",
+    "bytes_of",
+    "can_be_staged",
+    "homes",
+    "loading",
+    "outline",
+    "storing",
+]

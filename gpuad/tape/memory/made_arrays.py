@@ -100,7 +100,7 @@ class MadeArrays:
         return self.arrays.get(self.staging.place_of(address(array))) if array.size else None
 
     def is_own(self, array: Any) -> bool:
-        """Whether it is a view of an array that an operation made: what others have of that are views of their own (`handed_out`)."""
+        """True if it is a view of an array that an operation made: what others have of that are views of their own (`handed_out`)."""
         return type(array) is np.ndarray and bool(array.size) and address(owner_of(array)) in self.arrays
 
     def owner_of_shadow(self, array: Any) -> Made | None:
@@ -129,7 +129,7 @@ class MadeArrays:
     # --- memory that is used again -----------------------------------------------------------------------------------------------------
 
     def is_free(self, made: Made) -> bool:
-        """Whether there is no view of the array, so that its memory can be used again."""
+        """True if there is no view of the array, so that its memory can be used again."""
         if made.is_handed_out:
             self.guard.let_go(made.array)
         return not made.is_handed_out
@@ -155,7 +155,7 @@ class MadeArrays:
         return ""
 
     def is_alone(self, where: int) -> bool:
-        """Whether an operation made the array at an address, and nobody else has it."""
+        """True if an operation made the array at an address, and it is not handed out."""
         made = self.arrays.get(where)
         return made is not None and not made.apart and not made.is_handed_out
 

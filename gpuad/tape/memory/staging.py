@@ -25,7 +25,7 @@ from ...ir.dtypes import shadow_dtype
 from ...program.ir.region import Region
 from ...runtime.actions import Action, copying
 from ...runtime.tensor_versions import count_writes
-from .buffers import CONTAINERS, Buffer, Met, Outline, Part, Spans, bytes_of, can_be_staged, homes, outline
+from .buffers import CONTAINERS, Buffer, KnownArray, Outline, Part, Spans, bytes_of, can_be_staged, homes, outline
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -100,7 +100,7 @@ class Staging:
 
     @property
     def holds_any(self) -> bool:
-        """Whether any array has come in this round for which a buffer stands."""
+        """True if any array has come in this round for which a buffer stands."""
         return bool(self._bound or self._unmade)
 
     @property
@@ -148,7 +148,7 @@ class Staging:
 
     def refuse_overlap(self, where: int, size: int) -> None:
         """ShadowError for an allocation of the program that overlaps one which a buffer stands for."""
-        if self._bound and size and self._spans.meets(where, where + size):
+        if self._bound and size and self._spans.overlaps(where, where + size):
             raise ShadowError(
                 "an array shares memory with another one of this round without being a view of the same array (foreign memory?); slice one "
                 "array instead. Nothing was launched."
@@ -194,7 +194,7 @@ class Staging:
         if bound is not None or buffer.outside is not None:
             return bound is buffer and buffer.outside.nbytes == x.nbytes
         end = where + x.nbytes
-        if self._is_direct(where, end) or self._spans.meets(where, end):
+        if self._is_direct(where, end) or self._spans.overlaps(where, end):
             return False
         self.bind(buffer, where, bytes_of(x)[0])
         return True
@@ -214,14 +214,14 @@ class Staging:
         where = address(root)
         buffer = self._bound.get(where)
         if buffer is None:
-            buffer = self._standing(x, root, where, like) if isinstance(like, Met) else None
+            buffer = self._standing(x, root, where, like) if isinstance(like, KnownArray) else None
             if buffer is None:
                 return x
         elif buffer.outside.nbytes != root.nbytes:
             self.refuse_overlap(where, int(root.nbytes))
         return buffer.inside(x, offset)
 
-    def _standing(self, x: Any, root: Any, where: int, like: Met) -> Buffer | None:
+    def _standing(self, x: Any, root: Any, where: int, like: KnownArray) -> Buffer | None:
         """The buffer that stands for an array which has come for the first time in this round."""
         if like.layout != layout(x):
             return None
@@ -230,7 +230,7 @@ class Staging:
             buffer = None
         if buffer is None and (self._known is None or where in self._known or not self._admits(int(root.nbytes))):
             return None
-        if self._is_direct(where, end) or self._spans.meets(where, end):
+        if self._is_direct(where, end) or self._spans.overlaps(where, end):
             return None
         buffer = buffer or self._made(int(root.nbytes))
         self.bind(buffer, where, root)
@@ -239,10 +239,10 @@ class Staging:
         return buffer
 
     def _is_direct(self, begin: int, end: int) -> bool:
-        """Whether the program itself works on memory; while it is recorded it grows."""
+        """True if the program itself works on memory; while it is recorded it grows."""
         if self._fixed is None or self._known is not None:
             self._fixed = Spans(self._direct())
-        return self._fixed.meets(begin, end)
+        return self._fixed.overlaps(begin, end)
 
     def _made(self, nbytes: int) -> Buffer:
         buffer = Buffer(self._new(nbytes))
@@ -276,14 +276,14 @@ class Staging:
             if shadow is not x.own_shadow:
                 self._noted_shadow(whole.own_shadow, None)
             return shadow
-        elif isinstance(like, Met) or (staged and self._known is not None):
+        elif isinstance(like, KnownArray) or (staged and self._known is not None):
             buffer = self._standing_unmade(whole, like)
         return None if buffer is None else buffer.shadow(x.primal, bytes_of(x.primal)[1], whole.primal)
 
     def _standing_unmade(self, whole: Duplicated, like: Outline) -> Buffer | None:
         primal = whole.primal
         nbytes = int(resolve(primal).root.size) * shadow_dtype(primal.dtype).itemsize
-        buffer = self.buffers.get(like.home) if isinstance(like, Met) else None
+        buffer = self.buffers.get(like.home) if isinstance(like, KnownArray) else None
         if buffer is not None and (buffer.outside is not None or buffer in self._lazily or buffer.root.nbytes != nbytes):
             buffer = None
         if buffer is None:

@@ -91,20 +91,20 @@ class Made:
         self.apart, self.looked, self.memory = False, False, Buffer.of(array)
         self.handles: list[Callable[[], Any]] = []
         self._views: dict[tuple[Any, ...], Duplicated] = {}
-        self._shared: Callable[[], Any] = _nobody
-        self._view: Callable[[], Any] = _nobody
+        self._shared: Callable[[], Any] = _dead_ref
+        self._view: Callable[[], Any] = _dead_ref
 
     def handed_out(self) -> Any:
         """A view of the array for others to have: the same one as long as they have it."""
         view = self._view()
         if view is None:
-            self.owner.lending(self)
-            behind = self._shared() or _Shared(self.array if not self.apart else self._copied_apart())
+            self.owner.sharing(self)
+            behind = self._shared() or _Shared(self.array if not self.apart else self._detached_copy())
             view = behind.view()
             self._shared, self._view = weakref.ref(behind), weakref.ref(view)
         return view
 
-    def _copied_apart(self) -> Any:
+    def _detached_copy(self) -> Any:
         """A copy for others to have, which follows what the program does to the array."""
         copy = self.array.copy()
         self.owner.made.staging.stand_for(self.memory, copy)
@@ -112,12 +112,12 @@ class Made:
 
     @property
     def is_handed_out(self) -> bool:
-        """Whether anybody has it."""
+        """True if anybody has it."""
         return self._shared() is not None
 
     @property
     def has_handles(self) -> bool:
-        """Whether anybody has a handle."""
+        """True if anybody has a handle."""
         self.handles = [known for known in self.handles if known() is not None]
         return bool(self.handles)
 
@@ -144,7 +144,7 @@ class Made:
                 handle.part(copy, mark)
         self.handles.clear()
         if self.apart:  # who still has what was handed out has memory of his own
-            self._shared = self._view = _nobody
+            self._shared = self._view = _dead_ref
         return mark
 
     def _copy(self, executor: Executor) -> Any:
@@ -208,7 +208,7 @@ class Temporary(Duplicated):
 
     @property
     def has_shadow(self) -> bool:
-        """Whether the shadow exists already."""
+        """True if the shadow exists already."""
         return self.inner.has_shadow if self._made_by is not None else super().has_shadow
 
     @property
@@ -265,5 +265,5 @@ def _along(array: NdArray, path: tuple[Take, ...]) -> Any:
     return array
 
 
-def _nobody() -> None:
+def _dead_ref() -> None:
     """Who has a view that was never asked for."""

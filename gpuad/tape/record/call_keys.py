@@ -149,7 +149,7 @@ def same_array(a: Any, b: Any) -> bool:
 
 def lasting(x: Any, copied: bool = False) -> bool:
     """Whether an object goes on meaning what it means now: the content of an array may change, what it is may not. `copied`: of a rule,
-    whose lists and dicts are copies that nobody else has, and whose other objects may not change (`rules`)."""
+    whose lists and dicts are copies of its own, and whose other objects may not change (`rules`)."""
     if isinstance(x, (*_NUMBERS, Duplicated, BatchDuplicated)) or (is_array(x) and x.dtype.kind != "O"):
         return True
     if isinstance(x, Active):

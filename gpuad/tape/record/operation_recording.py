@@ -326,7 +326,7 @@ class OperationRecording(Repeating):
         x, staging = self.made.inside(inner(x, self)), self.made.staging
         return staging.arguments((x,), (), None)[0] if staging.holds_any else x
 
-    def has_met(self, x: Any) -> bool:
+    def knows_pair(self, x: Any) -> bool:
         """Whether the memory of an array, or of a pair, is part of the recording."""
         return address(resolve(getattr(self.as_known(x), "primal", x)).root) in self.allocations
 

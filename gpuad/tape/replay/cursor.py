@@ -44,7 +44,7 @@ class TracedProgram:
 
     @classmethod
     def of(cls, ops: Sequence[Op], surroundings: tuple[Any, ...], made: Made) -> TracedProgram:
-        """The program of these ops. `made`: which arrays are views of what the tape made, for an operation, which nobody else ever has, and
+        """The program of these ops. `made`: which arrays are views of what the tape made, for an operation, which is never handed out, and
         which of what it made for a shadow, which stays where it is."""
         found = {id(a): a for op in ops for a in op.arrays}.values()
         arrays = [a for a in found if not made.is_own(a)]

@@ -48,7 +48,7 @@ class Outcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the loss fell to a hundredth and the map's error to a half, as the demo promises."""
+        """True if the loss fell to a hundredth and the map's error to a half, as the demo promises."""
         return self.loss <= 0.01 and self.error <= 0.5
 
 

@@ -19,7 +19,7 @@ __all__ = ["annotation", "code_quality", "on_github", "sarif", "step_summary", "
 
 
 def on_github(environment: Mapping[str, str] | None = None) -> bool:
-    """Whether a runner of GitHub's reads the standard output."""
+    """True if a runner of GitHub's reads the standard output."""
     return (os.environ if environment is None else environment).get("GITHUB_ACTIONS") == "true"
 
 
