@@ -184,7 +184,7 @@ class Staging:
     def takes_alone(self, x: Any, inside: Any, like: Outline) -> bool:
         """Whether an array that is all of its memory, laid out like all of the buffer in `like`, which is `inside`, has come there, or
         comes there now: as `arguments` finds it, in fewer looks, or not at all."""
-        if x.base is not None or not isinstance(like, Met) or self._unmade or x.shape != inside.shape or x.strides != inside.strides:
+        if x.base is not None or not isinstance(like, KnownArray) or self._unmade or x.shape != inside.shape or x.strides != inside.strides:
             return False
         buffer = self.buffers.get(like.home)
         if buffer is None or x.dtype is not inside.dtype or buffer.root.nbytes != x.nbytes or not x.flags.c_contiguous:
