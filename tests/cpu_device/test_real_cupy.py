@@ -9,7 +9,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import planted
 import pytest
+from nightly import NIGHTLY
 
 HERE = Path(__file__).parent
 PROGRAMS = sorted(path for path in (HERE / "cupy_programs").glob("*.py"))
@@ -76,3 +78,21 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     script = tmp_path / "absent.py"
     script.write_text("import cupyx.scipy.sparse as s, cupy as cp\ns.csr_matrix(cp.eye(3)) @ cp.ones(3)\n")
     assert "is not made for the CPU" in run(str(script), status=1)
+
+
+@pytest.mark.skipif(not NIGHTLY, reason="hundreds of launches for each fault: nightly")
+@pytest.mark.parametrize("fault", planted.FAULTS)
+def test_a_fault_in_how_cupy_is_called_is_found(fault: str) -> None:
+    found = [gpu_tests(planted.FAULTS[fault][2], seed, fault) for seed in (1, 2, 3)]
+    assert any(status == 1 for status, _ in found), found[0][1][-2000:]
+
+
+def gpu_tests(chosen: str, seed: int, fault: str = "") -> tuple[int, str]:
+    """The exit status of the tests for a GPU of that name on this device, and what they print."""
+    root = HERE.parents[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(HERE), place() or "")), "GPUAD_PLANTED": fault}
+    command = ["-m", "pytest", "-q", "-n0", "-x", "-m", "gpu", "-p", "planted", "--gpuad-cpu", "--gpuad-cpu-seed", str(seed), "-k", chosen]
+    ran = subprocess.run(
+        [sys.executable, *command, "tests/runtime/test_gpu.py"], cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    return ran.returncode, ran.stdout
