@@ -301,13 +301,15 @@ def _pow(x: Expr, y: Expr, r: Expr) -> tuple[Expr, Expr]:
 
 def _slope_of_base(x: Expr, y: Expr) -> Expr:
     """`y x^(y - 1)`; for exponents near 0 `y / x` times the power, which is about one: the derivative of the other would overflow where
-    that is multiplied by a small y."""
+    that is multiplied by a small y. The latter is 0 at y == 0 and has its own derivative there, 1 / x for y."""
     slope = b.mul(y, b.call("pow", x, b.sub(y, _k(1, x))))
+    if not _nonzero(y):
+        slope = b.select(b.compare("==", y, _k(0, x)), _k(0, x), slope)
     if not isinstance(y, Constant):
-        near = b.both(b.compare("<", b.call("fabs", y), _k(_NEAR, y)), b.compare("!=", x, _k(0, x)))
+        near = b.both(b.compare("<", b.call("fabs", y), _k(_NEAR, y)), b.compare(">", b.call("fabs", x), _k(0, x)))
         assert near is not None
         slope = b.select(near, b.mul(b.call("pow", x, y), b.div(y, x)), slope)
-    return slope if _nonzero(y) else b.select(b.compare("==", y, _k(0, x)), _k(0, x), slope)
+    return slope
 
 
 def _nonzero(y: Expr) -> bool:

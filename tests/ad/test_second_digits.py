@@ -114,3 +114,18 @@ def test_curvatures_of_two_arguments(executor: str, expression: str, x: float, c
     with pipeline.executor_for_tests(EXECUTORS[executor]):
         gpuad.hvp(gpuad.kernel(text, "f"), 1, 1, (X, Y), (X_dot, Y_dot))
     np.testing.assert_allclose(X_dot.shadow, curvature, rtol=1e-13, atol=1e-15 / abs(x) if x and not curvature else 0.0)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_an_exponent_of_zero(executor: str) -> None:
+    """The slope in the base is 0 there by convention, its own slope in the exponent is 1 / x: along both arguments the same."""
+    k = gpuad.kernel('extern "C" __global__ void f(const double* x, const double* y, double* z) { *z = pow(*x, *y); }', "f")
+    for x, y, expected in ((2.0, 0.0, 0.5), (0.5, -0.0, 2.0), (1e-300, 0.0, 1e300), (0.0, 0.0, 0.0)):
+        for along in (0, 1):
+            pairs = [Duplicated(np.array([v]), np.zeros(1)) for v in (x, y, 0.0)]
+            pairs[2].shadow[...] = 1.0
+            dots = [Duplicated(np.array([float(i == along)]), np.zeros(1)) for i in range(3)]
+            with pipeline.executor_for_tests(EXECUTORS[executor]):
+                gpuad.hvp(k, 1, 1, pairs, dots)
+            assert np.isclose(dots[1 - along].shadow[0], expected)
+            assert pairs[0].shadow[0] == 0.0
