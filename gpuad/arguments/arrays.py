@@ -86,6 +86,8 @@ def _refuse_tracked(x: Any, torch: Any) -> None:
     if forward._current_level >= 0 and forward.unpack_dual(x).tangent is not None:
         what = "has a tangent, which a launch does not push; use gpuad.torch.function, or"
         raise ArgumentTypeError.of(x, f"{what} pass x.detach() if PyTorch's tangent is not to go through it.")
+    if type(x).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise ArgumentTypeError.of(x, "means more than is in its memory (a masked or distributed tensor?); pass the plain tensor.")
     if x.is_conj() or x.is_neg():
         raise ArgumentTypeError.of(x, "is a lazy conjugate or negative of what is in its memory; pass x.resolve_conj().resolve_neg().")
 

@@ -62,6 +62,18 @@ class _Borrowed:
         self.array, self.__array_interface__ = array, array.__array_interface__
 
 
+def lies_as(tensor: Any, layout: Any) -> bool:
+    """Whether a tensor lies as it did in a launch (shape, strides, type)."""
+    return bool(tensor.stride() == layout[1] and tensor.shape == layout[0] and tensor.dtype is layout[2])
+
+
+def refuse_own_meaning(tensor: Any) -> None:
+    """LaunchError for a tensor of a class that says itself what its operations are (masked, fake, distributed tensors): its memory, if it
+    has any, is not what it means."""
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise LaunchError(f"a {type(tensor).__name__} has no plain memory; pass the plain tensor that is meant. Nothing was launched.")
+
+
 def is_lazy(tensor: Any) -> bool:
     """Whether a tensor stands for the conjugate or the negative of what is in its memory."""
     return bool(tensor.is_conj() or tensor.is_neg())
@@ -106,7 +118,13 @@ def like(tensor: Any, shape: Sequence[int], strides: Sequence[int], dtype: Any) 
 
 
 def relaid(tensor: Any, layout: Any) -> Any:
-    """A tensor's content as it lay in a launch (shape, strides, type): hooks of saved tensors may have laid it otherwise."""
+    """A tensor's content as it lay in a launch (shape, strides, type): hooks of saved tensors may have laid it otherwise. LaunchError for
+    one that is of another shape or type by now, of which PyTorch has counted no change."""
+    if tensor.shape != layout[0] or tensor.dtype is not layout[2]:
+        raise LaunchError(
+            f"a tensor that this backward pass reads was of shape {tuple(layout[0])} and {layout[2]} in the launch, and is of shape "
+            f"{tuple(tensor.shape)} and {tensor.dtype} now: its `.data` was set to something else in between, or a hook has changed it"
+        )
     return torch.empty_strided(layout[0], layout[1], dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 

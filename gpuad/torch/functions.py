@@ -87,6 +87,10 @@ class Function:
         )  # now: nothing can be registered while a graph is captured
         self.__name__ = signature.name
 
+    def __deepcopy__(self, memo: Any) -> Function:
+        """Itself, as of a function of Python: modules that have it as an attribute are copied so."""
+        return self
+
     def __repr__(self) -> str:
         return f"<{self.signature.name} for PyTorch, {'in place' if self.in_place else 'returning'}>"
 
@@ -141,6 +145,8 @@ class Function:
             x = args[j]
             if (x.requires_grad and x.grad_fn is None) or x._is_view():
                 return None  # which is refused, the one of a leaf and often the one of a view
+        if self._placed and any(args[j].is_inference() for j in self._tensors):
+            return None  # the same
         if self._placed and len(self._tensors) > 1:
             self.bridge.check_disjoint(self.signature.whole(args))
         for j in self._others:
@@ -152,6 +158,11 @@ class Function:
         wanted = self._wanted(args)
         if wanted is None:
             return self._plain(args)
+        if self.in_place and any(isinstance(x, torch.Tensor) and x.is_inference() for x in args):
+            raise LaunchError(
+                f"`{self.signature.name}`: a tensor that was made in torch.inference_mode cannot be kept for a backward pass: pass "
+                "x.clone(). Nothing was launched."
+            )
         found = _Node.apply(self, wanted, self._first_view(args), *args)
         if key is not None and all(type(args[j]) is float for j in self._reals):
             quick = self.bridge.made(self.numbers(args), wanted).quick

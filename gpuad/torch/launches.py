@@ -19,7 +19,19 @@ from ..api import hvp, outside_of_tapes, push_forward
 from ..errors import LaunchError
 from ..interop import Direct, Signature, Split, direct, flat, packer, split_launch
 from ..ir.types import Scalar
-from .arrays import copied, is_lazy, is_whole, like, on_stream_of, placed, relaid, shared, type_of
+from .arrays import (
+    copied,
+    is_lazy,
+    is_whole,
+    lies_as,
+    like,
+    on_stream_of,
+    placed,
+    refuse_own_meaning,
+    relaid,
+    shared,
+    type_of,
+)
 from .quick import Quick
 
 _MANY = 256  # launches that are remembered
@@ -133,7 +145,9 @@ class Bridge:
             for k in self._given:
                 x = given[k]
                 if x is not None:
-                    if is_lazy(x):
+                    if type(x) is not torch.Tensor:
+                        refuse_own_meaning(x)
+                    if x.layout is not torch.strided or is_lazy(x):
                         shared(x)  # which refuses it
                     found += (k, x.dtype, x.shape, x.stride(), x.device)
         except AttributeError:
@@ -284,8 +298,8 @@ class Bridge:
         return torch.empty_strided(shape, strides, dtype=dtype, device=seed.device).copy_(seed)
 
     def tangents(self, given: Sequence[Any], dots: Mapping[int, Any]) -> list[Any]:
-        """Tangents of what the kernel leaves, by position; `given`: tensors of the state before the launch, which stay; `dots`: their
-        tangents."""
+        """Tangents of what the kernel leaves, by position, in its types. `given`: tensors of the state before the launch, which stay;
+        `dots`: their tangents."""
         signature, wanted = self.signature, [k in dots for k in range(self.count)]
         active = signature.active(wanted)
         made = self.made(given, (False,) * self.count)
@@ -293,7 +307,7 @@ class Bridge:
         pushed = [None if not on else self._shadow(made, k, self._tangent_type(made, k), dots.get(k), near) for k, on in enumerate(active)]
         with on_stream_of([near]):
             push_forward(signature.kernel, made.grid, made.block, signature.pairs(self._arrays(state), _shared(pushed)), made.shared_mem)
-        return pushed
+        return [d if d is None or layout is None else d.to(layout[2]) for d, layout in zip(pushed, made.layouts, strict=True)]
 
     def second(
         self,
@@ -344,4 +358,4 @@ def _shared(tensors: Sequence[Any]) -> list[Any]:
 
 
 def _as_laid(x: Any, layout: Any) -> Any:
-    return x if x.stride() == layout[1] else relaid(x, layout)
+    return x if lies_as(x, layout) else relaid(x, layout)

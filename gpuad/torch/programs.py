@@ -10,14 +10,16 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from ..arguments.annotations import Duplicated
 from ..errors import GpuadError, LaunchError, TapeError
 from ..interop import Session
-from .arrays import on_stream_of, shared
+from .arrays import on_stream_of, refuse_own_meaning, shared
 
 
 def program(
@@ -53,22 +55,50 @@ class Program:
         self._free: dict[Any, list[_Session]] = {}
         self.__name__ = fn.__name__
 
+    def __deepcopy__(self, memo: Any) -> Program:
+        """Itself, as of a function of Python."""
+        return self
+
     def __repr__(self) -> str:
         return f"<program {self.__name__} for PyTorch>"
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any) -> Any:
+        self._check_transforms(args)
         if not torch.is_grad_enabled() or not any(isinstance(x, torch.Tensor) and x.requires_grad for x in args):
             session = self.session(args)
             with session:
                 return _alone(session.run(self.fn, args))
         return _Node.apply(self, *args)
 
+    def _check_transforms(self, args: Sequence[Any]) -> None:
+        """LaunchError under `torch.func` and forward mode, and for tensors that are more than their numbers: a program copies these at its
+        border, no tangents, batches or masks."""
+        for x in args:
+            if isinstance(x, torch.Tensor):
+                refuse_own_meaning(x)
+                if x.layout is not torch.strided:
+                    raise LaunchError(f"`{self.__name__}`: a tensor of layout {x.layout}; pass a dense one. Nothing was launched.")
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            what = "a program does not go through torch.func (grad, vmap, jvp)"
+        elif forward_ad._current_level >= 0 and any(
+            isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in args
+        ):
+            what = "a program has no forward mode"
+        else:
+            return
+        raise LaunchError(
+            f"`{self.__name__}`: {what}, only through `backward` and `torch.autograd.grad`; call its kernels by gpuad.torch.function. "
+            "Nothing was launched."
+        )
+
     def session(self, args: Sequence[Any]) -> _Session:
         """A tape with arrays for such arguments that is not in use."""
         key = tuple((x.dtype, tuple(x.shape), str(x.device)) if isinstance(x, torch.Tensor) else None for x in args)
         waiting = self._free.setdefault(key, [])
-        return waiting.pop() if waiting else _Session(self, args, waiting)
+        with suppress(IndexError):  # none, or another thread had it
+            return waiting.pop()
+        return _Session(self, args, waiting)
 
 
 class _Session:
@@ -152,6 +182,12 @@ class _Lease:
         return not self._free.alive
 
 
+def _is_batch(seed: Any) -> bool:
+    """Whether a seed is a batch of PyTorch's vmap, of the new one or of the older one."""
+    own = torch._C._functorch
+    return seed is not None and bool(own.is_functorch_wrapped_tensor(seed) or own.is_legacy_batchedtensor(seed))
+
+
 def _again(ctx: Any) -> _Lease:
     """The program recorded anew, for a further walk of its graph."""
     if not ctx.own.again:
@@ -187,6 +223,11 @@ class _Node(torch.autograd.Function):  # type: ignore[misc]
         near = next((s for s in seeds if s is not None), None)
         if near is None:
             return (None, *(None for _ in ctx.types))
+        if any(map(_is_batch, seeds)):
+            raise GpuadError(
+                f"`{ctx.name}`: a program is reversed for one seed at a time, not for a batch of them (vmap, is_grads_batched): call "
+                "torch.autograd.grad once for each"
+            )
         if ctx.lease.ended:
             ctx.lease = _again(ctx)
         try:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..interop import Direct, Split
-from .arrays import copied, is_lazy, like, relaid, type_of
+from .arrays import copied, is_lazy, lies_as, like, relaid, type_of
 
 Packer: TypeAlias = "tuple[int, Callable[[Any], int]]"  # a float by value: its position, and how it is packed
 _zeros = torch.zeros_like
@@ -121,14 +121,14 @@ class Quick:
         j = 0
         for k in self.reads:
             x = kept[j]
-            if x.stride() != self.layouts[k][1]:
+            if not lies_as(x, self.layouts[k]):
                 held.append(x := relaid(x, self.layouts[k]))
             table[k] = x.data_ptr()
             j += 1
         count = self.count
         for at, (_, fresh, working, layout) in enumerate(self.before, 2 * count):
             x = like(None, *layout) if fresh else copied(kept[j]) if working else kept[j]
-            if x.stride() != layout[1]:
+            if not lies_as(x, layout):
                 x = relaid(x, layout)
             held.append(x)
             table[at] = x.data_ptr()

@@ -87,7 +87,9 @@ def _backward(quick: Quick) -> list[str]:
     kept = [*own.values(), *entries.values()]
     lines += [f"    {', '.join(kept)}, = ctx.saved_tensors"] if kept else []
     for name, k in [*((n, k) for k, n in own.items()), *((n, k) for k, n in entries.items())]:
-        lines += [f"    if {name}.stride() != {quick.layouts[k][1]!r}:", f"        {name} = relaid({name}, layouts[{k}])"]
+        shape, strides, _ = quick.layouts[k]
+        lies = f"{name}.stride() == {strides!r} and {name}.shape == {tuple(shape)!r} and {name}.dtype is layouts[{k}][2]"
+        lines += [f"    if not ({lies}):", f"        {name} = relaid({name}, layouts[{k}])"]
     if quick.packers:
         lines.append(f"    {''.join(f'p{k}, ' for k, _ in quick.packers)} = ctx.floats")
     for shadow in quick.shadows:

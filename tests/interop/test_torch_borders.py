@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; docs/how-
 from test_torch_function import body, function  # noqa: E402
 
 import gpuad  # noqa: E402
+import gpuad.torch  # noqa: E402
 
 CALLS = range(3)  # from the second on a launch is known
 
@@ -90,3 +92,124 @@ def test_in_place_where_saved_tensors_may_change_is_refused() -> None:
         with pytest.raises(gpuad.LaunchError, match="allow_mutation_on_saved_tensors"):
             f(y, 4)
         loss.backward()
+
+
+PRODUCT = body("const double* a, const double* b, double* y", "y[i] = a[i] * b[i];")
+SQUARED = body("double* x, const double* w", "x[i] = w[i] * x[i] * x[i];")
+
+
+@gpuad.torch.program
+def squared(x: Any, w: Any) -> Any:
+    SQUARED[1, 128](x, w, x.size)
+    return x
+
+
+@pytest.mark.parametrize("other", [torch.zeros(2), torch.zeros(4, 1, dtype=torch.float64), torch.zeros(4, dtype=torch.float32)])
+@pytest.mark.parametrize(("kernel", "outputs", "inplace"), [(PRODUCT, {"y": "a"}, False), (SQUARED, ["x"], False), (SQUARED, ["x"], True)])
+def test_data_of_another_layout_is_refused_in_the_backward_pass(kernel: Any, outputs: Any, inplace: bool, other: Any) -> None:
+    """`x.data = ...` is a change that PyTorch does not count: it may leave less memory than the launch had."""
+    f = function(kernel, outputs=outputs, overwrites="inplace" if inplace else "return")
+    for _ in CALLS:
+        x, w = numbers(), torch.ones(4, dtype=torch.float64)
+        y = f(x * 1, w, 4)
+        w.data = other.to(w.dtype) if other.shape == (2,) else other
+        with pytest.raises(gpuad.LaunchError, match="was set to something else"):
+            y.sum().backward()
+
+
+def test_tensors_that_say_themselves_what_they_are_are_refused() -> None:
+    from torch._subclasses import FakeTensorMode
+
+    f = function(PRODUCT, outputs={"y": "a"})
+    with FakeTensorMode():
+        fake = torch.ones(4, dtype=torch.float64)
+    masked = torch.masked.masked_tensor(torch.ones(4, dtype=torch.float64), torch.tensor([True, False, True, True]))
+    for _ in CALLS:
+        f(numbers(), numbers(), 4).sum().backward()
+        for x in (fake, masked, torch.ones(4, dtype=torch.float64).to_sparse()):
+            for on in (True, False):
+                with torch.set_grad_enabled(on), pytest.raises(gpuad.LaunchError, match="has no plain memory"):
+                    f(numbers(), x, 4)
+                with torch.set_grad_enabled(on), pytest.raises(gpuad.LaunchError, match=r"has no plain memory|of layout"):
+                    squared(numbers(), x)
+            with pytest.raises(gpuad.GpuadError, match=r"means more than is in its memory|without memory"):
+                gpuad.Duplicated(x)
+
+    class Named(torch.Tensor):
+        """Of the same meaning, with a name."""
+
+    assert torch.equal(f(torch.ones(4, dtype=torch.float64).as_subclass(Named), numbers(), 4), numbers())
+
+
+def test_what_was_made_in_inference_mode_is_refused_before_it_is_written() -> None:
+    f = function(SQUARED, overwrites="inplace")
+    with torch.inference_mode():
+        w = torch.ones(4, dtype=torch.float64)
+    for _ in CALLS:
+        f(numbers() * 1, w.clone(), 4)
+        y = numbers() * 1
+        before = y.detach().clone()
+        with pytest.raises(gpuad.LaunchError, match="inference_mode"):
+            f(y, w, 4)
+        assert torch.equal(y, before)
+
+
+def test_modules_that_are_copied() -> None:
+    class Module(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.f, self.program = function(PRODUCT, outputs={"y": "a"}), squared
+            self.weight = torch.nn.Parameter(torch.full((4,), 3.0, dtype=torch.float64))
+
+        def forward(self, x: Any) -> Any:
+            return self.program(self.f(x, self.weight, 4), self.weight)
+
+    module = Module()
+    copied = copy.deepcopy(module)
+    assert copied.f is module.f
+    assert copied.weight is not module.weight
+    x = numbers()
+    copied(x).sum().backward()
+    assert module.weight.grad is None
+    assert torch.allclose(copied.weight.grad, 3 * 9 * x.detach() ** 2)  # w (w x)^2
+
+
+def test_a_program_copies_no_tangents_and_no_batches() -> None:
+    w = torch.ones(4, dtype=torch.float64)
+    seeds = torch.eye(4, dtype=torch.float64)
+    x = numbers().detach()
+    for _ in CALLS:
+        with torch.autograd.forward_ad.dual_level(), pytest.raises(gpuad.LaunchError, match="no forward mode"):
+            squared(torch.autograd.forward_ad.make_dual(x, w), w)
+        for transformed in (
+            lambda: torch.func.jvp(lambda x: squared(x, w), (x,), (w,)),
+            lambda: torch.func.vmap(squared)(torch.stack([x, x]), torch.stack([w, w])),
+            lambda: torch.func.grad(lambda x: squared(x, w).sum())(x),
+        ):
+            with pytest.raises(gpuad.LaunchError, match=r"does not go through torch\.func"):
+                transformed()
+        leaf = numbers()
+        y = squared(leaf, w)
+        with pytest.raises(gpuad.GpuadError, match="one seed at a time"):
+            torch.autograd.grad(y, leaf, seeds, is_grads_batched=True, retain_graph=True)
+        with pytest.raises(gpuad.GpuadError, match="one seed at a time"):
+            torch.func.vmap(lambda seed, y=y, leaf=leaf: torch.autograd.grad(y, leaf, seed, retain_graph=True))(seeds)
+        y.sum().backward()
+        assert torch.allclose(leaf.grad, 2 * leaf.detach())
+
+
+def test_a_tangent_is_not_dropped_by_the_core() -> None:
+    square = gpuad.kernel('extern "C" __global__ void k(double* x) { x[threadIdx.x] *= 2; }', "k")
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(torch.ones(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64))
+        with pytest.raises(gpuad.GpuadError, match="has a tangent"):
+            square(1, 4, (dual,))
+        square(1, 4, (dual.detach(),))
+
+
+@pytest.mark.parametrize(("dtype", "type_"), [(torch.float16, "__half"), (torch.bfloat16, "__nv_bfloat16")])
+def test_tangents_of_halves_are_halves(dtype: Any, type_: str) -> None:
+    f = function(body(f"const {type_}* x, float* z, {type_}* y", "y[i] = x[i] * x[i]; z[i] = x[i];"), outputs={"z": "x", "y": "x"})
+    x = torch.tensor([1.0, 2.0], dtype=dtype)
+    found = torch.func.jvp(lambda x: f(x, 2), (x,), (x,))[1]
+    assert [d.dtype for d in found] == [torch.float32, dtype]
