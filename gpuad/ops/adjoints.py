@@ -21,6 +21,9 @@ def adjoint_of(a: Any) -> Any:
 
 def add_to(target: Any, value: Any) -> None:
     """Adds a value to a shadow, summed over the axes along which the primal was broadcast; of a real primal the real part."""
+    if value.shape == target.shape:
+        target += part_for(target, value)
+        return
     extra = value.ndim - target.ndim
     value = value.sum(axis=tuple(range(extra))) if extra else value
     gone = tuple(i for i, (n, m) in enumerate(zip(target.shape, value.shape, strict=True)) if n != m)

@@ -19,7 +19,7 @@ from ..arguments.annotations import Duplicated
 from ..errors import ArgumentTypeError, UnsupportedError
 from ..ir.dtypes import is_half, is_real
 from ..tape.rules import rule
-from .adjoints import add_to, library_of
+from .adjoints import add_to, library_of, part_for
 from .elementwise import apply, are_disjoint, check_out, check_recorded
 from .layout import array_of, axes_of, axis_of, primal_of
 from .temporaries import carried, new_array, temporary
@@ -48,12 +48,17 @@ def reduced(shape: Sequence[int], axes: tuple[int, ...], keepdims: bool) -> tupl
 def _sum_reverse(dx: Any, dy: Any, axes: tuple[int, ...], scale: float) -> None:
     if dx is not None:
         kept = tuple(1 if i in axes else n for i, n in enumerate(dx.shape))
-        add_to(dx, library_of(dy).broadcast_to((dy * dy.dtype.type(scale)).reshape(kept), dx.shape))
+        dx += part_for(dx, (dy if scale == 1.0 else dy * dy.dtype.type(scale)).reshape(kept))
 
 
 @rule(reads=("x",), overwrites=("y",), reverse=_sum_reverse)
 def _sum(x: Any, y: Any, axes: tuple[int, ...], scale: float) -> None:
     kind = np.dtype(np.float32) if scale != 1.0 and is_half(y.dtype) else y.dtype  # what a mean is made of may be beyond a half
+    if kind == y.dtype and isinstance(y, np.ndarray):  # as below, without an array between
+        np.add.reduce(x, axes, kind, y, x.ndim == y.ndim)
+        if scale != 1.0:
+            np.multiply(y, kind.type(scale), out=y)
+        return
     total = x.sum(axis=axes, dtype=kind).reshape(y.shape)
     y[...] = total if scale == 1.0 else total * kind.type(scale)
 

@@ -14,8 +14,10 @@ import pytest
 import gpuad
 from gpuad import Duplicated, ops, pipeline
 from gpuad.arguments.arrays import address
+from gpuad.runtime.actions import Copying
 from gpuad.runtime.base import Memory
 from gpuad.runtime.reference import Reference
+from gpuad.tape.facade import recording_of
 
 N = 5
 
@@ -261,3 +263,15 @@ def _slope(steps: list[tuple[Any, ...]], inputs: list[Any], weights: Any, k: int
     moved = [x.astype(complex) for x in inputs]
     moved[k][i] += 1e-30j
     return float((_run(steps, list(moved), np) @ weights).imag / 1e-30)
+
+
+def test_a_shadow_that_is_at_home_is_not_moved_for_a_rule() -> None:
+    """By whichever array of it a rule comes to it: there was one copy away from home, and one back."""
+    x, tape = _pair(0), gpuad.Tape()
+    with tape:
+        y = ops.matmul(ops.exp(x), np.eye(N))
+        loss = ops.sum(ops.sqrt(y))
+    tape.reverse({loss: 1.0})
+    (plan,) = recording_of(tape).reversals.plans.values()
+    assert not [name for action, name, _ in plan.parts if isinstance(action, Copying)]
+    np.testing.assert_allclose(x.shadow, 0.5 * np.sqrt(np.exp(x.primal)))

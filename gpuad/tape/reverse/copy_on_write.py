@@ -125,7 +125,7 @@ class CopyOnWriteShadows:
         copies = []
         for where in self._living(root):
             guest = self.temporaries[where]
-            if guest is not root:
+            if where != address(root):  # of one shadow there are several arrays
                 new = self.homes.take(int(guest.size), guest.dtype)
                 if self._move(guest, new):
                     copies.append(Copy(root, new))
