@@ -55,7 +55,7 @@ def _sum_reverse(dx: Any, dy: Any, axes: tuple[int, ...], scale: float) -> None:
 def _sum(x: Any, y: Any, axes: tuple[int, ...], scale: float) -> None:
     kind = np.dtype(np.float32) if scale != 1.0 and is_half(y.dtype) else y.dtype  # what a mean is made of may be beyond a half
     if kind == y.dtype and isinstance(y, np.ndarray):  # as below, without an array between
-        np.add.reduce(x, axes, kind, y, x.ndim == y.ndim)
+        library_of(y).add.reduce(x, axis=axes, dtype=kind, out=y, keepdims=x.ndim == y.ndim)
         if scale != 1.0:
             np.multiply(y, kind.type(scale), out=y)
         return
