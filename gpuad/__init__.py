@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .elementwise import ElementwiseKernel, ReductionKernel
     from .errors import ArgumentError, BudgetError, CompileError, GpuadError, LaunchError, ShadowError, TapeError, UnsupportedError
     from .jit_kernels import jit
-    from .namespaces.tracing import trace, value_and_grad
+    from .namespaces.tracing import jvp, trace, value_and_grad
     from .pipeline import deterministic
     from .profiling import profile
     from .tape.facade import Tape
@@ -51,6 +51,7 @@ __all__ = [
     "distributed",
     "hvp",
     "jit",
+    "jvp",
     "kernel",
     "ops",
     "profile",
@@ -77,7 +78,7 @@ _HOMES = {
         "UnsupportedError",
     ),
     ".jit_kernels": ("jit",),
-    ".namespaces.tracing": ("trace", "value_and_grad"),
+    ".namespaces.tracing": ("jvp", "trace", "value_and_grad"),
     ".pipeline": ("deterministic",),
     ".profiling": ("profile",),
     ".tape.rules": ("rule",),

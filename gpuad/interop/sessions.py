@@ -11,10 +11,11 @@ from typing import Any
 from ..api import FlatArguments, Kernel, push_forward
 from ..arguments.annotations import Active, Const, Duplicated
 from ..arguments.recorder import unrecorded
-from ..errors import LaunchError, UnsupportedError
+from ..errors import LaunchError
 from ..ir.dtypes import is_half
 from ..runtime.array_types import Extents, NdArray
 from ..tape.facade import Tape, recording_of
+from ..tape.rule_tangents import push_rule
 
 Program = Callable[..., Any]
 
@@ -123,12 +124,10 @@ class Pushing(Running):
             push_forward(kernel, grid, block, args, shared_mem)
 
     def rule(self, rule: Any, arguments: Mapping[str, Any], regions: Mapping[str, Any]) -> None:
-        """Runs a rule that has nothing to do with tangents."""
+        """Runs a rule, and pushes the tangents of its arguments through it."""
         if any(isinstance(x, Duplicated | Active) for x in arguments.values()):
-            raise UnsupportedError(
-                f"`{rule.name}` is a rule, whose reverse alone is stated: forward mode goes through launches and elementwise operations. "
-                "Use reverse mode, or write it as a kernel"
-            )
+            push_rule(rule, arguments)
+            return
         super().rule(rule, arguments, regions)
 
 

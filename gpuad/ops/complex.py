@@ -27,7 +27,7 @@ def _linear_reverse(dx: Any, dy: Any, dz: Any, name: str) -> None:
         add_to(dy, -dz if name == "subtract" else dz)
 
 
-@rule(reads=("x", "y"), overwrites=("z",), reverse=_linear_reverse)
+@rule(reads=("x", "y"), overwrites=("z",), reverse=_linear_reverse, linear=(("x", "y"),))
 def _linear(x: Any, y: Any, z: Any, name: str) -> None:
     if name == "copyto":
         z[...] = x
@@ -40,7 +40,7 @@ def _increase_reverse(dx: Any, dz: Any, sign: int) -> None:
         add_to(dx, dz if sign > 0 else -dz)
 
 
-@rule(reads=("x",), adds=("z",), reverse=_increase_reverse)
+@rule(reads=("x",), adds=("z",), reverse=_increase_reverse, linear=(("x",),))
 def _increase(x: Any, z: Any, sign: int) -> None:
     if sign > 0:
         z += x
@@ -55,7 +55,13 @@ def _multiply_reverse(x: Any, y: Any, dx: Any, dy: Any, dz: Any) -> None:
         add_to(dy, dz * np.conj(x))
 
 
-@rule(reads=("x", "y"), overwrites=("z",), needs={"x": ("before", "y"), "y": ("before", "x")}, reverse=_multiply_reverse)
+@rule(
+    reads=("x", "y"),
+    overwrites=("z",),
+    needs={"x": ("before", "y"), "y": ("before", "x")},
+    reverse=_multiply_reverse,
+    linear=(("x",), ("y",)),
+)
 def _multiply(x: Any, y: Any, z: Any) -> None:
     library_of(z).multiply(x, y, out=z, casting="same_kind")
 
@@ -67,7 +73,9 @@ def _scale_reverse(x: Any, z: Any, dx: Any, dz: Any, dz_before: Any) -> None:
         add_to(dz_before, dz * np.conj(x))
 
 
-@rule(reads=("x", "z"), overwrites=("z",), needs={"x": ("before", "z"), "z": ("before", "x")}, reverse=_scale_reverse)
+@rule(
+    reads=("x", "z"), overwrites=("z",), needs={"x": ("before", "z"), "z": ("before", "x")}, reverse=_scale_reverse, linear=(("x",), ("z",))
+)
 def _scale(x: Any, z: Any) -> None:
     z *= x
 
@@ -79,7 +87,13 @@ def _divide_reverse(x: Any, y: Any, dx: Any, dy: Any, dz: Any) -> None:
         add_to(dy, -dz * library_of(dz).where(dz == 0, 0, np.conj(x / y / y)))
 
 
-@rule(reads=("x", "y"), overwrites=("z",), needs={"x": ("before", "y"), "y": "before"}, reverse=_divide_reverse)
+def _divide_tangent(y: Any, z: Any, dx: Any, dy: Any, dz: Any) -> None:
+    dz[...] = (dx - z * dy) / y
+
+
+@rule(
+    reads=("x", "y"), overwrites=("z",), needs={"x": ("before", "y"), "y": "before"}, reverse=_divide_reverse, tangent=_divide_tangent,
+)  # fmt: skip
 def _divide(x: Any, y: Any, z: Any) -> None:
     library_of(z).divide(x, y, out=z, casting="same_kind")
 
@@ -114,7 +128,15 @@ def _of_tanh(library: Any, x: Any) -> Any:
     return 4 * u / (1 + u) ** 2
 
 
-@rule(reads=("x",), overwrites=("z",), needs={"x": "before"}, reverse=_unary_reverse)
+def _unary_tangent(x: Any, dx: Any, dz: Any, name: str) -> None:
+    """All but the absolute value are holomorphic, so that the derivative is the conjugate of what the reverse multiplies with."""
+    if name == "absolute":
+        dz[...] = (dx * _chained(name, library_of(x), x, library_of(x).ones_like(dx)).conj()).real
+    else:
+        dz[...] = _chained(name, library_of(x), x, dx.conj()).conj()
+
+
+@rule(reads=("x",), overwrites=("z",), needs={"x": "before"}, reverse=_unary_reverse, tangent=_unary_tangent)
 def _unary(x: Any, z: Any, name: str) -> None:
     getattr(library_of(z), name)(x, out=z, casting="same_kind")
 
@@ -124,7 +146,11 @@ def _exp_reverse(z: Any, dx: Any, dz: Any) -> None:
         add_to(dx, dz * z.conj())
 
 
-@rule(reads=("x",), overwrites=("z",), needs={"z": "after"}, reverse=_exp_reverse)
+def _exp_tangent(z: Any, dx: Any, dz: Any) -> None:
+    dz[...] = z * dx
+
+
+@rule(reads=("x",), overwrites=("z",), needs={"z": "after"}, reverse=_exp_reverse, tangent=_exp_tangent)
 def _exp(x: Any, z: Any) -> None:
     library_of(z).exp(x, out=z, casting="same_kind")
 
@@ -136,7 +162,7 @@ def _where_reverse(condition: Any, dx: Any, dy: Any, dz: Any) -> None:
         add_to(dy, library_of(dz).where(condition, 0, dz))
 
 
-@rule(reads=("condition", "x", "y"), overwrites=("z",), needs={"condition": "before"}, reverse=_where_reverse)
+@rule(reads=("condition", "x", "y"), overwrites=("z",), needs={"condition": "before"}, reverse=_where_reverse, linear=(("x", "y"),))
 def _where(condition: Any, x: Any, y: Any, z: Any) -> None:
     z[...] = library_of(z).where(condition, x, y)
 

@@ -243,7 +243,13 @@ def _convolve_reverse(a: Any, v: Any, da: Any, dv: Any, dy: Any, skipped: int) -
         add_to(dv, library.correlate(full, a.astype(dy.dtype), "valid"))
 
 
-@rule(reads=("a", "v"), overwrites=("y",), needs={"a": ("before", "v"), "v": ("before", "a")}, reverse=_convolve_reverse)
+@rule(
+    reads=("a", "v"),
+    overwrites=("y",),
+    needs={"a": ("before", "v"), "v": ("before", "a")},
+    reverse=_convolve_reverse,
+    linear=(("a",), ("v",)),
+)
 def _convolve(a: Any, v: Any, y: Any, skipped: int) -> None:
     y[...] = library_of(y).convolve(a, v, "full")[skipped : skipped + y.size]
 

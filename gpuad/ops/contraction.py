@@ -44,7 +44,13 @@ def _add_term(target: NdArray, letters: str, dc: Any, result: str, other: Any, o
     add_to(target, library_of(dc).broadcast_to(value.reshape(shape), target.shape))
 
 
-@rule(reads=("a", "b"), overwrites=("c",), needs={"a": ("before", "b"), "b": ("before", "a")}, reverse=_einsum_reverse)
+@rule(
+    reads=("a", "b"),
+    overwrites=("c",),
+    needs={"a": ("before", "b"), "b": ("before", "a")},
+    reverse=_einsum_reverse,
+    linear=(("a",), ("b",)),
+)
 def _einsum(a: Any, b: Any, c: Any, first: str, second: str, result: str) -> None:
     c[...] = library_of(a).einsum(f"{first},{second}->{result}", a, b)
 

@@ -35,7 +35,13 @@ def _extreme_reverse(x: Any, dx: Any, dy: Any, axes: tuple[int, ...], name: str)
     add_to(dx, from_rows(given, x.shape, axes))
 
 
-@rule(reads=("x",), overwrites=("y",), needs={"x": "before"}, reverse=_extreme_reverse)
+def _extreme_tangent(x: Any, dx: Any, dy: Any, axes: tuple[int, ...], name: str) -> None:
+    rows = in_rows(x, axes)
+    chosen = getattr(rows, f"arg{name}")(axis=1)
+    dy[...] = in_rows(dx, axes)[library_of(x).arange(rows.shape[0]), chosen].reshape(dy.shape)
+
+
+@rule(reads=("x",), overwrites=("y",), needs={"x": "before"}, reverse=_extreme_reverse, tangent=_extreme_tangent)
 def _extreme(x: Any, y: Any, axes: tuple[int, ...], name: str) -> None:
     y[...] = getattr(x, name)(axis=axes).reshape(y.shape)
 

@@ -45,7 +45,7 @@ def _filter_reverse(x: Any, w: Any, dx: Any, dw: Any, dy: Any) -> None:
             dw[place] += (x[window].conj() * dy).real.sum() if dy.dtype.kind == "c" else (x[window] * dy).sum()
 
 
-@rule(reads=("x", "w"), overwrites=("y",), needs={"x": ("before", "w"), "w": "before"}, reverse=_filter_reverse)
+@rule(reads=("x", "w"), overwrites=("y",), needs={"x": ("before", "w"), "w": "before"}, reverse=_filter_reverse, linear=(("x",), ("w",)))
 def _filter(x: Any, w: Any, y: Any) -> None:
     y[...] = 0
     for place, window in _windows(w, y.shape):

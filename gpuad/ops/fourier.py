@@ -27,7 +27,7 @@ def _fft_reverse(dx: Any, dy: Any, name: str, axes: Any, norm: str) -> None:
         add_to(dx, getattr(library_of(dy).fft, _INVERSE[name])(dy, axes=axes, norm=_SWAPPED[norm]))
 
 
-@rule(reads=("x",), overwrites=("y",), reverse=_fft_reverse)
+@rule(reads=("x",), overwrites=("y",), reverse=_fft_reverse, linear=(("x",),))
 def _fft(x: Any, y: Any, name: str, axes: Any, norm: str) -> None:
     y[...] = getattr(library_of(x).fft, name)(x, axes=axes, norm=norm)
 
@@ -41,7 +41,7 @@ def _rfft_reverse(dx: Any, dy: Any, axis: int, norm: str) -> None:
     dx += library_of(dy).fft.ifft(full, axis=axis, norm=_SWAPPED[norm]).real
 
 
-@rule(reads=("x",), overwrites=("y",), reverse=_rfft_reverse)
+@rule(reads=("x",), overwrites=("y",), reverse=_rfft_reverse, linear=(("x",),))
 def _rfft(x: Any, y: Any, axis: int, norm: str) -> None:
     y[...] = library_of(x).fft.rfft(x, axis=axis, norm=norm)
 
@@ -55,7 +55,7 @@ def _irfft_reverse(dx: Any, dy: Any, axis: int, norm: str) -> None:
     add_to(dx, half)
 
 
-@rule(reads=("x",), overwrites=("y",), reverse=_irfft_reverse)
+@rule(reads=("x",), overwrites=("y",), reverse=_irfft_reverse, linear=(("x",),))
 def _irfft(x: Any, y: Any, axis: int, norm: str) -> None:
     y[...] = library_of(x).fft.irfft(x, n=y.shape[axis], axis=axis, norm=norm)
 

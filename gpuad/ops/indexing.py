@@ -94,7 +94,7 @@ def _take_reverse_in_order(dx: Any, dy: Any, where: Any) -> None:
         add(*place_of_elements(dx, where), part_for(dx, dy))
 
 
-@rule(reads=("x",), overwrites=("y",), reverse=_take_reverse)
+@rule(reads=("x",), overwrites=("y",), reverse=_take_reverse, linear=(("x",),))
 def _take(x: Any, y: Any, where: Any) -> None:
     memory, places = place_of_elements(x, where)
     if isinstance(y, np.ndarray) and y.dtype == memory.dtype and y.flags.c_contiguous:
@@ -114,7 +114,7 @@ def _put_reverse(dv: Any, dx: Any, where: Any) -> None:
     memory[places] = 0
 
 
-@rule(reads=("v",), sets=("x",), reverse=_put_reverse)
+@rule(reads=("v",), sets=("x",), reverse=_put_reverse, linear=(("v",),))
 def _put(x: Any, v: Any, where: Any) -> None:
     memory, places = place_of_elements(x, where)
     memory[places] = v
@@ -126,7 +126,7 @@ def _add_reverse(dv: Any, dx: Any, where: Any) -> None:
         dv += memory[places]
 
 
-@rule(reads=("v",), adds=("x",), reverse=_add_reverse)
+@rule(reads=("v",), adds=("x",), reverse=_add_reverse, linear=(("v",),))
 def _add(x: Any, v: Any, where: Any) -> None:
     add_at(*place_of_elements(x, where), v)
 

@@ -43,7 +43,13 @@ def _matmul_reverse(a: Any, b: Any, da: Any, db: Any, dc: Any, room: Any) -> Non
         add_to(db, _product(adjoint_of(a), dc, room))
 
 
-@rule(reads=("a", "b"), overwrites=("c",), needs={"a": ("before", "b"), "b": ("before", "a")}, reverse=_matmul_reverse)
+@rule(
+    reads=("a", "b"),
+    overwrites=("c",),
+    needs={"a": ("before", "b"), "b": ("before", "a")},
+    reverse=_matmul_reverse,
+    linear=(("a",), ("b",)),
+)
 def _matmul(a: Any, b: Any, c: Any) -> None:
     library_of(c).matmul(a, b, out=c)
 

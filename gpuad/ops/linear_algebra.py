@@ -56,7 +56,14 @@ def _general_solve_reverse(a: Any, x: Any, da: Any, db: Any, dx: Any) -> None:
         add_to(da, -library_of(dx).matmul(grown, adjoint_of(x)))
 
 
-@rule(reads=("a", "b"), overwrites=("x",), needs={"a": "before", "x": ("after", "a")}, reverse=_general_solve_reverse)
+def _general_solve_tangent(a: Any, x: Any, da: Any, db: Any, dx: Any) -> None:
+    dx[...] = library_of(x).linalg.solve(a, db - library_of(x).matmul(da, x))
+
+
+@rule(
+    reads=("a", "b"), overwrites=("x",), needs={"a": "before", "x": ("after", "a")}, reverse=_general_solve_reverse,
+    tangent=_general_solve_tangent,
+)  # fmt: skip
 def _general_solve(a: Any, b: Any, x: Any) -> None:
     x[...] = library_of(a).linalg.solve(a, b)
 
@@ -80,7 +87,11 @@ def _inv_reverse(x: Any, da: Any, dx: Any) -> None:
         add_to(da, -library_of(x).matmul(library_of(x).matmul(adjoint_of(x), dx), adjoint_of(x)))
 
 
-@rule(reads=("a",), overwrites=("x",), needs={"x": "after"}, reverse=_inv_reverse)
+def _inv_tangent(x: Any, da: Any, dx: Any) -> None:
+    dx[...] = -library_of(x).matmul(library_of(x).matmul(x, da), x)
+
+
+@rule(reads=("a",), overwrites=("x",), needs={"x": "after"}, reverse=_inv_reverse, tangent=_inv_tangent)
 def _inv(a: Any, x: Any) -> None:
     x[...] = library_of(a).linalg.inv(a)
 
@@ -131,7 +142,11 @@ def _logdet_reverse(a: Any, da: Any, dx: Any) -> None:
         add_to(da, adjoint_of(library_of(a).linalg.inv(a)) * dx[..., None, None])
 
 
-@rule(reads=("a",), overwrites=("x",), needs={"a": "before"}, reverse=_logdet_reverse)
+def _logdet_tangent(a: Any, da: Any, dx: Any) -> None:
+    dx[...] = library_of(a).trace(library_of(a).linalg.solve(a, da), axis1=-2, axis2=-1)
+
+
+@rule(reads=("a",), overwrites=("x",), needs={"a": "before"}, reverse=_logdet_reverse, tangent=_logdet_tangent)
 def _logdet(a: Any, x: Any) -> None:
     x[...] = library_of(a).linalg.slogdet(a)[1]
 

@@ -37,7 +37,7 @@ def _placed_reverse(dx: Any, dy: Any, source: Any, target: Any) -> None:
     flat[target] = 0
 
 
-@rule(reads=("x",), sets=("y",), reverse=_placed_reverse)
+@rule(reads=("x",), sets=("y",), reverse=_placed_reverse, linear=(("x",),))
 def _placed(x: Any, y: Any, source: Any, target: Any) -> None:
     memory, places = place_of_elements(x, source)
     y.reshape(-1)[target] = memory[places]

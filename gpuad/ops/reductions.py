@@ -51,7 +51,7 @@ def _sum_reverse(dx: Any, dy: Any, axes: tuple[int, ...], scale: float) -> None:
         dx += part_for(dx, (dy if scale == 1.0 else dy * dy.dtype.type(scale)).reshape(kept))
 
 
-@rule(reads=("x",), overwrites=("y",), reverse=_sum_reverse)
+@rule(reads=("x",), overwrites=("y",), reverse=_sum_reverse, linear=(("x",),))
 def _sum(x: Any, y: Any, axes: tuple[int, ...], scale: float) -> None:
     kind = np.dtype(np.float32) if scale != 1.0 and is_half(y.dtype) else y.dtype  # what a mean is made of may be beyond a half
     if kind == y.dtype and isinstance(y, np.ndarray):  # as below, without an array between
@@ -118,7 +118,7 @@ def _cumsum_reverse(dx: Any, dy: Any, axis: int) -> None:
         add_to(dx, library_of(dy).flip(library_of(dy).cumsum(library_of(dy).flip(dy, axis), axis), axis))
 
 
-@rule(reads=("x",), overwrites=("y",), reverse=_cumsum_reverse)
+@rule(reads=("x",), overwrites=("y",), reverse=_cumsum_reverse, linear=(("x",),))
 def _cumsum(x: Any, y: Any, axis: int) -> None:
     y[...] = library_of(x).cumsum(x, axis, dtype=y.dtype)
 

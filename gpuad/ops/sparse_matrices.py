@@ -51,7 +51,7 @@ def _product_reverse(dx: Any, dy: Any, matrix: Matrix) -> None:
         add_to(dx, matrix.adjoint(dy))
 
 
-@rule(reads=("x",), overwrites=("y",), reverse=_product_reverse)
+@rule(reads=("x",), overwrites=("y",), reverse=_product_reverse, linear=(("x",),))
 def _product(x: Any, y: Any, matrix: Matrix) -> None:
     y[...] = matrix.product(x)
 

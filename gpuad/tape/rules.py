@@ -56,6 +56,8 @@ def rule(
     needs: Mapping[str, str | tuple[str, ...]] | None = None,
     reverse: Callable[..., None] | None = None,
     pure: bool = False,
+    linear: Sequence[Sequence[str]] = (),
+    tangent: Callable[..., None] | None = None,
 ) -> Callable[[Callable[..., Any]], Rule]:
     """Makes a recorded operation of a Python function on arrays.
 
@@ -68,6 +70,9 @@ def rule(
     `f.reverse = function`.
     `pure`: whether what the function writes hangs on its arguments and what its arrays hold, and on nothing else, and it does nothing but
     write it: a tape with a budget may call it again then (where it is not, what it wrote is kept).
+    `linear`: groups of the parameters that are read, in each of which the function is linear: (("a",), ("b",)) of a product, (("a", "b"),)
+    of a sum. Forward mode goes through such a rule. `tangent`: a function that does it for another one; with `x`, the value (of what is
+    overwritten the new one), and `dx`, the tangent, as parameters; it assigns the tangents of what is overwritten.
     Raises TypeError for names that do not fit.
     """
     named = {"reads": reads, "overwrites": overwrites, "adds": adds, "sets": sets}
@@ -80,7 +85,13 @@ def rule(
             texts(f"needs[{parameter!r}]", need)
     stated = {k: (v,) if isinstance(v, str) else tuple(v) for k, v in ({} if needs is None else needs).items()}
     effect = Effect(tuple(reads), tuple(overwrites), tuple(adds), tuple(sets), stated)
-    return lambda function: Rule(function, effect, reverse, pure)
+
+    def made(function: Callable[..., Any]) -> Rule:
+        found = Rule(function, effect, reverse, pure)
+        found.linear, found.tangent = tuple(map(tuple, linear)), tangent
+        return found
+
+    return made
 
 
 class Rule(Declared):

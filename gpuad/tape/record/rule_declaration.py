@@ -45,6 +45,8 @@ class Declared:
     wider)."""
 
     joint = False
+    linear: tuple[tuple[str, ...], ...] = ()
+    tangent: Callable[..., None] | None = None
 
     def __init__(self, function: Callable[..., Any], effect: Effect, reverse: Callable[..., None] | None, pure: bool = False) -> None:
         self.function, self.effect = function, effect
