@@ -165,8 +165,14 @@ def test_operations_numbers_and_arrays_of_other_types() -> None:
     theirs = lambda u: (u[index] ** 4).sum()  # noqa: E731
     same(energy(u, 2, index), theirs(u))
     same(jax.jit(jax.grad(lambda u: energy(u, 2, index)))(u), jax.grad(theirs)(u))
+    same(jax.jvp(lambda u: energy(u, 2, index), (u,), (u,))[1], jax.jvp(theirs, (u,), (u,))[1])
+
+    @gpuad.jax.program(outputs="u")
+    def ordered(u: Any) -> Any:
+        return gpuad.ops.sort(u)
+
     with pytest.raises(Exception, match="reverse alone is stated"):
-        jax.block_until_ready(jax.jvp(lambda u: energy(u, 2, index), (u,), (u,)))
+        jax.block_until_ready(jax.jvp(ordered, (u,), (u,)))
 
     @gpuad.jax.program(outputs="u", constant=("c",))
     def scaled(u: Any, c: Any, power: Any) -> Any:
