@@ -277,8 +277,9 @@ SOURCES: dict[str, tuple[str, str]] = {
         "the header 'complex' cannot be used: std::complex is not supported in device code; use cupy/complex.cuh",
     ),
     "CUB": (
-        "#include ^<cub/cub.cuh>\n",
-        "the header 'cub/cub.cuh' cannot be used: CUB is not supported; shared memory, shuffles and cooperative groups are",
+        "#include ^<cub/device/device_reduce.cuh>\n",
+        "the header 'cub/device/device_reduce.cuh' cannot be used: of CUB BlockReduce, BlockScan, BlockLoad, BlockStore, WarpReduce and "
+        "WarpScan are supported (cub/cub.cuh)",
     ),
     "matrix fragments": (
         "#include ^<mma.h>\n",

@@ -104,7 +104,7 @@ HEADERS: dict[str, str] = {  # patterns of whole names: a user's own cubic.h is 
     r"cooperative_groups/.*": "this part of cooperative groups is not supported",
     r"complex(\.h)?": "std::complex is not supported in device code; use cupy/complex.cuh",
     r"curand\w*\.h": "this part of curand is not supported; curand_kernel.h is",
-    r"cub/.*": "CUB is not supported; shared memory, shuffles and cooperative groups are",
+    r"cub/.*": "of CUB BlockReduce, BlockScan, BlockLoad, BlockStore, WarpReduce and WarpScan are supported (cub/cub.cuh)",
     r"thrust/.*": "Thrust is not supported; of its headers thrust/complex.h is",
     r"(crt/)?mma\.h": "matrix fragments (wmma) are not supported; write the product as a loop over shared memory",
 }

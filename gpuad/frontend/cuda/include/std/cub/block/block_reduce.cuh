@@ -1,0 +1,2 @@
+#pragma once
+#include "gpuad/cub.h"
