@@ -116,8 +116,9 @@ _TABLES: dict[str, _Any] = {
     **_FILTERS, **_INTERPOLATED, "concat": concatenate,
 }  # fmt: skip
 _LOOK = frozenset((  # at what is in arrays: at places, masks, weights, or at what is no number
-    "bincount", "gradient", "histogram", "interp", "linalg.pinv", "linalg.slogdet", "median", "nan_to_num", "nanmax", "nanmean", "nanmin",
-    "nansum", "percentile", "put", "put_along_axis", "quantile", "scatter_add", "take", "divmod", *_PLAIN,
+    "bincount", "gradient", "histogram", "interp", "linalg.pinv", "linalg.slogdet", "log_softmax", "logsumexp", "median", "nan_to_num",
+    "nanmax", "nanmean", "nanmin", "nansum", "percentile", "put", "put_along_axis", "quantile", "scatter_add", "softmax", "take", "divmod",
+    *_PLAIN, *_SOLVED, *_FILTERS, *_INTERPOLATED,
 ))  # fmt: skip
 
 

@@ -11,8 +11,11 @@ import numpy
 import pytest
 from nightly import cases
 
+import gpuad
 import gpuad.numpy as np
 from gpuad import Duplicated, Tape
+from gpuad.ops.layout import primal_of as recorded_values
+from gpuad.ops.trace_cache import by_arguments
 from gpuad.tape.facade import recording_of
 
 N, ROUNDS = 6, 6
@@ -234,3 +237,34 @@ def test_a_plain_operand_that_is_written_between_two_calls_is_locked() -> None:
     assert not recording_of(tape).cursor.why
     with pytest.raises(ValueError, match="read-only"), tape:
         loss(6, 1.0)
+
+
+def test_a_function_that_makes_an_array_of_what_it_has_looked_at_is_called_again() -> None:
+    """Also one that says of itself that it never looks."""
+
+    @by_arguments
+    def above_mean(x: Any) -> Any:
+        return x * (recorded_values(x) > recorded_values(x).mean())
+
+    pair, tape = Duplicated(numpy.arange(1.0, 7.0)), Tape()
+    for turn in range(6):
+        pair.primal[...] = numpy.roll(numpy.arange(1.0, 7.0), turn)
+        pair.shadow[...] = 0
+        with tape:
+            loss = np.sum(above_mean(pair * 1.0))
+        tape.reverse({loss: 1.0})
+        numpy.testing.assert_array_equal(pair.shadow, pair.primal > pair.primal.mean())
+
+
+def test_a_softmax_of_other_numbers_does_not_overflow() -> None:
+    """The greatest element, which is subtracted, is that of this round."""
+    special = gpuad.ops.softmax
+    pair, tape = Duplicated(numpy.zeros(N)), Tape()
+    for turn in range(5):
+        pair.primal[...] = numpy.linspace(0, 1, N) + 1000.0 * (turn == 4)
+        with tape:
+            found = special(pair)
+            loss = np.sum(found * found)
+        pair.shadow[...] = 0
+        tape.reverse({loss: 1.0})
+        assert numpy.isfinite(pair.shadow).all() and numpy.isfinite(loss.primal)

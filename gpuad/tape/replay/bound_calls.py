@@ -10,13 +10,14 @@ In: a function, its arguments, and the tape that records. Out: its result. Assum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from math import copysign
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...arguments.annotations import Duplicated
+from ...arguments.arrays import is_array
 from ...runtime.actions import Action, copying, perform
 from ...runtime.array_locks import derived
 from ..memory.buffers import Outline, Part, loading, outline
@@ -188,6 +189,8 @@ class BoundCalls:
             worked_on = [array for op in ops for x in op.key.args for array in arrays_of(x)]
             expected = tuple(self._expected(x, worked_on, by_content) for x in given)
             gives = _result(result, given, [op.key.made for op in ops if isinstance(op.key, MadeKey)])
+            if not by_content:
+                self._refuse_found(ops, given)
         except Unbound:
             return None
         locks = tuple(lock for op in ops for lock in op.locks)
@@ -195,6 +198,15 @@ class BoundCalls:
         actions = batched(action for op in ops for action in (*load(op.loads), *op.actions))
         own, version = None if any(result is x for x in given) else result, self._tape.trace.version
         return BoundCall(tuple(keywords), expected, actions, locks, self._cursor.at, version, own, gives)
+
+    def _refuse_found(self, ops: Sequence[Op], given: Sequence[Any]) -> None:
+        """Raises Unbound where an op works on a plain array that is neither the tape's nor the caller's: the function has made it, perhaps
+        of what it has looked at."""
+        came = [self._known(x, None) for x in _parts(given) if type(x) is np.ndarray]
+        for x in _parts(x for op in ops for x in op.key.args):
+            plain = is_array(x) and x.size and not self._tape.made.is_own(x)
+            if type(x) is dict or (plain and not any(np.may_share_memory(x, a) for a in came)):
+                raise Unbound
 
     def _expected(self, x: Any, worked_on: Sequence[Any], by_content: bool) -> Expected:
         """What is expected of an argument. Unbound for one that says less of a call than its content does."""
@@ -250,6 +262,15 @@ class BoundCalls:
             self._views[id(pair), key] = pair, view, laid_out
             self._program_pairs[id(view)] = view
         return view
+
+
+def _parts(given: Iterable[Any]) -> Iterator[Any]:
+    """Arguments, and what is in lists and tuples of them."""
+    for x in given:
+        if type(x) in (list, tuple):
+            yield from _parts(x)
+        else:
+            yield x
 
 
 def _check(ops: Sequence[Op], by_content: bool) -> None:
