@@ -11,7 +11,7 @@ What happens, in this order:
    or the recording begins anew.
 2. **Record** (`record/`): a call is bound and judged by the memory behind its arguments (`launch_recording`, `rule_calls`,
    `operation_recording`); it becomes an operation with its effects (`recorded_launch`, `recorded_rule`). Before it runs, what it is about
-   to overwrite, and an adjoint needs, is saved: copied, or as a few values that the adjoint makes of it (`recording`, `checkpoints`). What
+   to overwrite, and an adjoint needs, is saved: copied, or as a few values that the adjoint makes of it (`saver`, `checkpoints`). What
    was recorded is a list of frozen ops (`trace`): what later passes decide about one is another op in its place.
 3. **Memory** (`memory/`): bytes as regions of allocations, their saved versions, and the tape's own memory, used again by every recording.
    Buffers stand for arrays that the caller makes anew in each round (`staging`, `buffers`).

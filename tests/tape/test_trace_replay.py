@@ -16,6 +16,7 @@ from tape_tools import cuda, edited, launch, never, nothing_is_analysed, pair
 
 import gpuad
 from gpuad import Active, Duplicated, LaunchError, ShadowError, TapeError
+from gpuad.tape.facade import recording_of
 from gpuad.tape.replay.trace_replay import Repeating
 
 N = 12
@@ -418,3 +419,58 @@ def test_programs_that_always_differ_are_not_compared_for_ever(monkeypatch: pyte
         tape.reverse({x: 1.0})
     assert len(differed) == 3
     assert cuda("scale") is not None
+
+
+# --- a program that differs is taken over, not bound again ------------------------------------------------------------------------------
+
+
+def test_what_has_passed_is_not_bound_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls before the one that differs keep what is known of them: nothing of theirs is bound, judged or made again."""
+    tape, held = gpuad.Tape(), fresh(1)
+
+    def rounds(more: bool) -> None:
+        with tape:
+            for _ in range(4):
+                launch("sine", held["a"])
+                launch("times", held["b"], held["p"])
+            if more:
+                launch("square", held["a"])
+        tape.reverse({held["a"]: 1.0, held["b"]: 1.0})
+
+    rounds(False)
+    rounds(False)
+    before = [op.known for op in recording_of(tape).trace.ops]
+    bound: list[str] = []
+    bind = gpuad.Kernel.bind_moved
+    monkeypatch.setattr(gpuad.Kernel, "bind_moved", lambda self, *given: bound.append(self.name) or bind(self, *given))  # type: ignore[func-returns-value]
+    rounds(True)
+    after = recording_of(tape).trace.ops
+    assert bound == ["square"] and [op.known for op in after[:8]] == before and len(after) == 9
+    other, wanted = gpuad.Tape(), fresh(1)
+    fill(held, wanted)
+    held["a"].shadow[...] = held["b"].shadow[...] = 0
+    rounds(True)
+    with other:
+        for _ in range(4):
+            launch("sine", wanted["a"])
+            launch("times", wanted["b"], wanted["p"])
+        launch("square", wanted["a"])
+    other.reverse({wanted["a"]: 1.0, wanted["b"]: 1.0})
+    assert content(held) == content(wanted) and tape.stats.saved_bytes == other.stats.saved_bytes
+
+
+def test_an_op_whose_end_was_interrupted_is_no_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a launch and its entry in the recording an interrupt leaves no gap that a reverse would not see."""
+    tape, held = gpuad.Tape(), fresh(2)
+
+    def interrupted(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with tape:
+        launch("sine", held["a"])
+        monkeypatch.setattr(recording_of(tape).judge, "note_uses", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            launch("square", held["a"])
+        monkeypatch.undo()
+    with pytest.raises(TapeError, match=r"interrupted at operation 1 \(square\) by KeyboardInterrupt"):
+        tape.reverse({held["a"]: 1.0})

@@ -130,8 +130,7 @@ class OperationRecording(Repeating):
                 if self.marks.looks:
                     self.marks.mark(operation)
                 self.judge.note_uses(op)
-                coming = replace(trace.coming, actions=self.saver.log.taken(), room=self.within.saved.here(), locks=self.guard.taken())
-                trace.append(coming)
+                trace.append(trace.coming.made(self.saver.log.taken(), self.within.saved.here(), self.guard.taken()))
             except BaseException as error:
                 self.state = interrupted_by(error, f"at operation {time} ({operation.name})")
                 raise
@@ -141,15 +140,17 @@ class OperationRecording(Repeating):
         if copied := self.saver.log.taken():
             trace.change(time, actions=(*trace.at(time).actions, *copied))
 
-    def take_over(self, op: Op) -> None:
-        """Records an op that was made in this round already."""
+    def take_over(self, op: Op, paired: set[int]) -> None:
+        """Records an op that was made in this round already. `paired`: ids of calls whose shadows are known, to which its own is added."""
         if op.operation is None:
             assert isinstance(op.key, MadeKey)
             self.record_made(op)
             return
         if isinstance(op.key, MadeKey):
             op.key.made.where = op.key.where
-        self._pair(op)
+        if op.known is None or id(op.known) not in paired:
+            paired.add(id(op.known))
+            self._pair(op)
         self.made.staging.note_written(op.loads if op.key.what is Foreign else op.stores)
 
         def make(action: Action | None) -> None:

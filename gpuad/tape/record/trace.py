@@ -56,6 +56,13 @@ class Op:
     rerun: Rerun | None = None
     keeping: Extraction | None = None
 
+    def made(self, actions: tuple[Action, ...], room: tuple[int, int], locks: tuple[Any, ...]) -> Op:
+        """The op, made."""
+        return Op(
+            self.key, self.operation, self.came, self.known, self.run, self.check, self.arrays, self.stream, self.loads, self.stores,
+            actions, room, locks, self.rerun, self.keeping,
+        )  # fmt: skip  # a third of the time of `replace`
+
 
 END = Op(CallKey(None, (), None, ""))  # nothing is like it
 

@@ -212,8 +212,9 @@ class Repeating(Recording):
             self.state = state
             try:
                 with self.footprints.taking_over(allocations):
+                    paired: set[int] = set()
                     for op in passed:
-                        self.take_over(op)
+                        self.take_over(op, paired)
                         if self.within.stores and self.within.saved.here() != op.room:
                             raise TapeError("what the program saves has moved; record it with a new tape")
                 self.words.update(words)
@@ -222,8 +223,8 @@ class Repeating(Recording):
                 self.state = interrupted_by(error)
                 raise
 
-    def take_over(self, op: Op) -> None:
-        """Records an op that was made in this round already."""
+    def take_over(self, op: Op, paired: set[int]) -> None:
+        """Records an op that was made in this round already. `paired`: ids of calls whose shadows are known, to which its own is added."""
         raise NotImplementedError
 
     def _compare_arrays(self) -> None:
