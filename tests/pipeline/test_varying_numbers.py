@@ -21,7 +21,7 @@ from gpuad import Duplicated, pipeline
 from gpuad.analysis.uniform_uses import UniformUses
 from gpuad.pipeline import schedule
 from gpuad.pipeline.calls import Call
-from gpuad.tape.record import recording
+from gpuad.tape.record import footprints
 from gpuad.traced_numbers import Recorder
 
 N, MOST = 12, 6  # elements that threads have, and the numbers are below
@@ -282,8 +282,8 @@ def test_proofs_are_asked_for_the_first_values(body: str, on_tape: bool, monkeyp
 )
 def test_what_is_touched_is_found_out_for_all_numbers_that_are_alike(body: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    plain = recording.reaches_of
-    monkeypatch.setattr(recording, "reaches_of", lambda *args: (asked.append(1), plain(*args))[1])
+    plain = footprints.reaches_of
+    monkeypatch.setattr(footprints, "reaches_of", lambda *args: (asked.append(1), plain(*args))[1])
     kernel, given = gpuad.kernel(f"{HEAD} if (i < n) {{ {body} }} }}", "k"), arrays()
     with gpuad.Tape():
         for a in range(20):

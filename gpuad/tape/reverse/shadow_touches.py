@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from ... import pipeline
@@ -41,8 +42,16 @@ class Touch:
 Exact: TypeAlias = "tuple[Region, Reach]"
 
 
-def touches_of(adjoint: Adjoint, call: Call, plain: frozenset[Buffer], gathered: frozenset[Buffer], launch: Launch) -> tuple[Touch, ...]:
-    """For each shadow of a launch with these numbers, of which some are accumulated plainly and some are gathered."""
+def touches_of(adjoint: Adjoint, call: Call) -> tuple[Touch, ...]:
+    """For each shadow of a launch."""
+    plain, gathering = pipeline.plain_shadows(adjoint, call), pipeline.gathering(adjoint, call)
+    gathered = gathering.buffers if gathering is not None else frozenset()
+    find = partial(_touches, adjoint, call, plain, gathered)
+    return call.fact(adjoint.facts, ("touches", plain, gathered), call.key_of_adjoint(adjoint), adjoint.primal, find)
+
+
+def _touches(adjoint: Adjoint, call: Call, plain: frozenset[Buffer], gathered: frozenset[Buffer], launch: Launch) -> tuple[Touch, ...]:
+    """The same with these numbers, where some shadows are accumulated plainly and some are gathered."""
     body = adjoint.layout.body
     shadows = {p.item: p.position for p in adjoint.parameters if p.role == "shadow" and isinstance(p.item, Buffer)}
     exact = {b: found for b in shadows if b in plain and (found := _exact(body, b, launch)) is not None}

@@ -69,11 +69,7 @@ class Shadowed:
 
 
 def _shadowed(adjoint: Adjoint, call: Call) -> Shadowed:
-    plain, gathering = pipeline.plain_shadows(adjoint, call), pipeline.gathering(adjoint, call)
-    gathered = gathering.buffers if gathering is not None else frozenset()
-    find = partial(touches_of, adjoint, call, plain, gathered)
-    found = call.fact(adjoint.facts, ("touches", plain, gathered), call.key_of_adjoint(adjoint), adjoint.primal, find)
-    each = [(t, pipeline.shadow_of(call, t.position, width)) for t in found for width in range(call.bound.width)]
+    each = [(t, pipeline.shadow_of(call, t.position, width)) for t in touches_of(adjoint, call) for width in range(call.bound.width)]
     places = tuple((t, m, _reach(t, m)) for t, m in each if m is not None)
     return Shadowed(places, {where_of(m.root): m.root for _, m, _ in places}, call.bound.width == 1 and _disjoint(places))
 
