@@ -357,6 +357,9 @@ class ndarray:  # the name is CuPy's
     def max(self, axis: int | None = None) -> ndarray:
         return wrapped(self.host().max(axis=axis))
 
+    def argmax(self, axis: int | None = None) -> ndarray:
+        return wrapped(self.host().argmax(axis=axis))
+
     def sum(self, axis: Any = None, dtype: Any = None) -> ndarray:
         return wrapped(self.host().sum(axis=axis, dtype=dtype))
 
@@ -693,7 +696,7 @@ def module() -> ModuleType:
     vars(cupy).update(
         __version__="0.0.fake",
         asarray=_asarray,
-        array=lambda x, dtype=None: wrapped(np.asarray(_host(x), dtype)),
+        array=lambda x, dtype=None, **_: wrapped(np.asarray(_host(x), dtype)),
         asnumpy=lambda x: x.get(),
         stack=lambda arrays: wrapped(np.stack([a.host() for a in arrays])),
         from_dlpack=from_dlpack,

@@ -17,7 +17,7 @@ import difflib
 import sys
 from collections.abc import Callable
 from functools import update_wrapper, wraps
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from ..arguments.operators import by_place, names, offered
 from ..errors import ArgumentTypeError, GpuadError, UnknownNameError
 from ..ops.plain_results import bare
 from . import kernels
-from .making import array_type, holds_pair, makers, number_type
+from .making import PAIRS, array_type, holds_pair, makers, number_type
 
 _ROOMS = frozenset(
     ("fft", "linalg", "scipy", "special", "ndimage", "signal", "interpolate", "stats", "sparse", "spatial", "fftpack", "lib", "random")
@@ -134,7 +134,28 @@ def guarded(path: str, function: Any) -> Any:
         except TypeError as error:
             raise ArgumentTypeError(f"{path}: {error}") from None
 
-    return update_wrapper(call, function)
+    guard: Any = update_wrapper(call, function)
+    for name in _OF_UFUNCS:
+        if hasattr(function, name):  # CuPy's ufuncs: programs call add.at, maximum.reduce
+            value = getattr(function, name)
+            setattr(guard, name, _guarded_method(path, name, value) if callable(value) else value)
+    return guard
+
+
+_OF_UFUNCS = ("at", "reduce", "accumulate", "outer", "reduceat", "nin", "nout", "nargs", "types", "name")
+
+
+def _guarded_method(path: str, method: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a ufunc: of pairs as NumPy's would ask them."""
+
+    @wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        pair = next((x for x in (*args, *keywords.values()) if isinstance(x, PAIRS)), None)
+        if pair is None:
+            return function(*args, **keywords)
+        return pair.__array_ufunc__(SimpleNamespace(__name__=path.rpartition(".")[2]), method, *args, **keywords)
+
+    return call
 
 
 def _unknown(path: str) -> str:

@@ -175,6 +175,47 @@ def test_an_error_of_what_makes_a_kernel_is_its_own(cp: Any, cupy: Any) -> None:
         kernel(Duplicated(cupy.zeros(2)))
 
 
+class Ufunc:
+    """A ufunc as CuPy has it: an object with methods, which knows no pairs."""
+
+    nin, nout, name = 2, 1, "cupy_add"
+
+    def __init__(self, library: Any, ufunc: Any) -> None:
+        self.library, self.ufunc, self.__name__ = library, ufunc, ufunc.__name__
+
+    def __call__(self, x: Any, y: Any) -> Any:
+        return self.library.asarray(self.ufunc(x.get(), y.get()))
+
+    def at(self, x: Any, places: Any, values: Any) -> None:
+        whole = x.get()
+        self.ufunc.at(whole, places.get() if hasattr(places, "get") else places, values.get())
+        x.set(whole)
+
+    def reduce(self, x: Any, axis: int = 0) -> Any:
+        return self.library.asarray(self.ufunc.reduce(x.get(), axis=axis))
+
+
+def test_methods_of_ufuncs(cp: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outside of tapes they are CuPy's; of pairs they are recorded, or refused in words."""
+    for name in ("add", "maximum"):
+        monkeypatch.setattr(cupy, name, Ufunc(cupy, getattr(np, name)))
+    plain, values = cupy.asarray(np.zeros(3)), np.array([1.0, 2.0, 3.0])
+    cp.add.at(plain, [0, 2, 0], cupy.asarray(values))
+    np.testing.assert_array_equal(plain.get(), [4, 0, 2])
+    assert float(cp.maximum.reduce(plain)) == 4 and cp.add.nin == 2 and cp.add.name == "cupy_add"
+    x, tape = Duplicated(cupy.asarray(values)), Tape()
+    with tape:
+        y = cp.zeros(3)
+        cp.add.at(y, [0, 2, 0], x)
+        z = y * y
+        top = cp.maximum.reduce(z)
+        with pytest.raises(GpuadError, match="at of a Duplicated is not recorded"):
+            cp.maximum.at(y, [0], x[:1])
+    assert float(top.primal) == 16
+    tape.reverse({top: 1.0})
+    np.testing.assert_array_equal(x.shadow.get(), [8, 0, 8])
+
+
 def test_cupyx(cp: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its functions go by the names of NumPy's rooms, whatever options of CuPy's they have."""
     cupyx: Any = types.ModuleType("cupyx")

@@ -107,3 +107,43 @@ def test_programs_of_others_numbers_and_several_results() -> None:
 def test_what_is_refused(call: Any) -> None:
     with pytest.raises(GpuadError):
         call()
+
+
+def blur_reverse(dx: Any, dy: Any) -> None:
+    dx += dy[::-1]
+
+
+def cube_reverse(x: Any, dx: Any, dy: Any) -> None:
+    dx += 3 * x * x * dy
+
+
+def cube_tangent(x: Any, dx: Any, dy: Any) -> None:
+    dy[...] = 3 * x * x * dx
+
+
+@gpuad.rule(reads=("x",), overwrites=("y",), reverse=blur_reverse, linear=(("x",),))
+def turned(x: Any, y: Any) -> None:
+    y[...] = x[::-1]
+
+
+@gpuad.rule(reads=("x",), overwrites=("y",), needs={"x": "before"}, reverse=cube_reverse, tangent=cube_tangent)
+def cubed(x: Any, y: Any) -> None:
+    y[...] = x**3
+
+
+@gpuad.rule(reads=("x",), overwrites=("y",), reverse=blur_reverse)
+def without(x: Any, y: Any) -> None:
+    y[...] = x[::-1]
+
+
+def test_rules_of_the_user() -> None:
+    def program(x: Any, through: Any) -> Any:
+        y = np.zeros(3)
+        through(x * 2.0, y)
+        return y
+
+    x, v = np.arange(1.0, 4), np.array([1.0, 0, 2])
+    np.testing.assert_array_equal(jvp(program, (x, turned), (v, None))[1], [4, 0, 2])
+    np.testing.assert_allclose(jvp(program, (x, cubed), (v, None))[1], 24 * x * x * v)
+    with pytest.raises(UnsupportedError, match="`without` is a rule, whose reverse alone is stated"):
+        jvp(program, (x, without), (v, None))
