@@ -18,7 +18,7 @@ What happens, in this order:
 4. **Replay** (`replay/`): a program that comes again is recognised op by op (`cursor`), by the keys of its calls (`record.call_keys`), and
    only its actions run (`trace_replay`); where a call is another one (`differences`), the recording goes on from the ops before it, beside
    the round before (`previous_round`).
-   Consecutive actions are merged (`launch_joining`, `batching`). `graph` runs program and reverse as a whole.
+   Consecutive actions are merged (`launch_joining`, `batching`). `graph`, beside them, runs program and reverse as a whole.
 5. **Reverse** (`reverse/`, by its `reverse_planner`): seeds are bound to shadows (`seeds`); then all is planned before the first action
    (`reversal_plan`): from the last operation to the first, which elements of each shadow are live, zero, shared or owed (`shadow_state`),
    which kernels the adjoint takes for that (`zero_regions`), and where the versions that it reads are (`memory.version_finder`).

@@ -15,7 +15,7 @@ from .account import Account, Stats
 from .blocks import Exit
 from .budget.holding import Holding
 from .budget.outlook import Outlook, Tradeoff
-from .replay.graph import Graph
+from .graph import Graph
 from .tape import ProgramRecording
 
 Seeds = Mapping[Any, Any]

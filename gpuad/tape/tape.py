@@ -43,6 +43,7 @@ from .budget.limits import Limits
 from .budget.offload import checked
 from .budget.outlook import Outlook, Prospects, Tradeoff
 from .export import program_files as export
+from .graph import Captured, Graph, forward_parts, reverse_parts
 from .joint import Joint
 from .memory.arena import Arena
 from .memory.change_detection import Watch
@@ -60,7 +61,6 @@ from .record.operations import Foreign
 from .record.recorded_launch import Launched
 from .replay.bound_calls import BoundCalls
 from .replay.buffer_rotation import redirected
-from .replay.graph import Captured, Graph, forward_parts, reverse_parts
 from .reverse.in_place_seeds import where_of
 from .reverse.reversal_plan import Plan
 from .reverse.reverse_planner import ReversePlanner

@@ -49,6 +49,7 @@ FLOORS = (
     {"__main__"},
 )
 IN_PROGRAM = ("region", "regions", "program", "script")  # modules of `program.ir`, from the ground up
+ABOVE_IN_TAPES = {"replay": {"reverse"}, "budget": {"replay"}}  # what a part of `tape` knows nothing of
 CUPY = ("gpuad.runtime.cuda", "gpuad.cpu_device")
 
 
@@ -113,6 +114,13 @@ def test_floors_inside_the_representation_of_programs(name: str) -> None:
     below = {f"gpuad.program.ir.{other}" for other in IN_PROGRAM[: IN_PROGRAM.index(name)]}
     assert {m for m in inside(f"gpuad.program.ir.{name}") if room(m) == "program"} <= below
     assert {m for m in modules() if m.startswith("gpuad.program.ir.")} == {f"gpuad.program.ir.{other}" for other in IN_PROGRAM}
+
+
+@pytest.mark.parametrize("part", ABOVE_IN_TAPES)
+def test_parts_of_tapes_that_know_nothing_of_others(part: str) -> None:
+    for module in (m for m in MODULES if m.startswith(f"gpuad.tape.{part}.")):
+        above = {m for m in inside(module) for other in ABOVE_IN_TAPES[part] if m.startswith(f"gpuad.tape.{other}.")}
+        assert not above, f"{module} imports {sorted(above)}"
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -18,7 +18,7 @@ from ...program.ir.region import EMPTY, Region
 from ..memory.memory_log import Kind
 from ..record.operations import Operation
 from ..record.recorded_launch import WRITES, Launched
-from ..replay.trace_replay import Repeating
+from ..record.recording import Recording
 from .online_checkpoints import Copied
 from .planner import Planner
 from .script import Adjoint, Again, Arrive, Begin, Block, Fetch, Item, Script, Store, Stored
@@ -203,7 +203,7 @@ class Reading:
     if it is not the tape's own, but one that it might have; `scratch_of`: bytes that adjoints take, by operation."""
 
     def __init__(
-        self, tape: Repeating, names: Mapping[int, str], script: Script | None, planner: Planner | None, scratch: Mapping[int, int]
+        self, tape: Recording, names: Mapping[int, str], script: Script | None, planner: Planner | None, scratch: Mapping[int, int]
     ) -> None:
         self.tape, self.names, self.script, self.planner, self.scratch_of = tape, names, script, planner, scratch
         self.operations: Sequence[Operation] = tape.operations
@@ -430,7 +430,7 @@ class _Scripted:
 
 
 def holding(
-    tape: Repeating, names: Mapping[int, str], script: Script | None, planner: Planner | None = None, *, scratch: Mapping[int, int]
+    tape: Recording, names: Mapping[int, str], script: Script | None, planner: Planner | None = None, *, scratch: Mapping[int, int]
 ) -> Holding:
     """What a tape's complete recording and its reversal hold; `script`: what the reversal follows, None if nothing runs again; `planner`:
     whose script that is, if it is not the tape's own; `scratch`: bytes that adjoints take, by operation."""

@@ -22,19 +22,19 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from ...arguments.recorder import current
-from ...errors import LaunchError, TapeError
-from ...runtime.actions import Action, ByPython, copying, perform
-from ...runtime.base import Executor
-from ..memory.change_detection import Watch
-from ..memory.staging import Staging
-from ..memory.streams import Streams
-from ..memory.versions import Allocation
-from ..record.operations import Foreign
-from ..record.trace import Op
-from ..reverse.reversal_plan import Plan
-from .batching import batched
-from .launch_joining import Part, joined
+from ..arguments.recorder import current
+from ..errors import LaunchError, TapeError
+from ..runtime.actions import Action, ByPython, copying, perform
+from ..runtime.base import Executor
+from .memory.change_detection import Watch
+from .memory.staging import Staging
+from .memory.streams import Streams
+from .memory.versions import Allocation
+from .record.operations import Foreign
+from .record.trace import Op
+from .replay.batching import batched
+from .replay.launch_joining import Part, joined
+from .reverse.reversal_plan import Plan
 
 
 @dataclass(frozen=True, eq=False)
