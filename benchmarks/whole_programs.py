@@ -1,4 +1,4 @@
-"""What the gradient of a whole program takes beside the program: the programs of `tests/programs`, which know nothing of gpuad.
+"""What the gradient of a whole program takes beside the program: those of `tests/programs` and of `examples`, without gpuad in them.
 
 Run `python -m benchmarks.whole_programs [NAME ...]`, with `--large` at a million elements an array as well, where a program has such
 arguments below. A round is what `gpuad.value_and_grad` does with the program as it stands: its tape, the program, the reverse, with other
@@ -26,20 +26,12 @@ import gpuad
 from .measure import Effort, lower_medians
 
 PROGRAMS = Path(__file__).parents[1] / "tests" / "programs"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 Arguments = tuple[Sequence[Any], Sequence[int]]  # of the loss, and the places of those that gradients are of
 
 
 def _beam(rng: Any) -> Arguments:
     return (rng.normal(0, 0.4, 1_000_000), rng.normal(0, 0.3, 1_000_000), 0.8, np.array([0.3]), 3), (0, 1, 3)
-
-
-def _finite_elements(rng: Any) -> Arguments:
-    n = 500
-    nodes = np.stack([np.arange(n) * 0.5, np.arange(n) % 2], axis=1) + rng.normal(0, 0.02, (n, 2))
-    bars = [(k, k + 1) for k in range(n - 1)] + [(k, k + 2) for k in range(n - 2)]
-    force = np.zeros(2 * n)
-    force[1::50] = -1e-3
-    return (nodes, rng.uniform(0.8, 1.2, len(bars)), bars, force, [0, 1, 2 * n - 1]), (0, 1)
 
 
 def _heat_inversion(rng: Any) -> Arguments:
@@ -48,20 +40,8 @@ def _heat_inversion(rng: Any) -> Arguments:
     return (rng.normal(0, 0.3, n), start, rng.normal(0.5, 0.1, (5, 3)), np.array([200, 500, 900])), (0, 1)
 
 
-def _ptychography(rng: Any) -> Arguments:
-    n, m = 1000, 500
-    probe = np.exp(-(np.hypot(*np.meshgrid(np.arange(m) - m / 2, np.arange(m) - m / 2)) ** 2) / m**2).astype(complex)
-    obj = np.exp(1j * rng.uniform(-0.5, 0.5, (n, n)))
-    return (obj, probe, [(0, 0), (0, m), (m // 2, 200), (m, m)], rng.uniform(0, 1, (4, m, m))), (0, 1)
-
-
-def _tomography(rng: Any) -> Arguments:
-    return (rng.uniform(0, 1, (1000, 1000)), [0.1, 0.8, 1.7, 2.6], rng.uniform(0, 3, (4, 1004))), (0,)
-
-
 LARGE: dict[str, Callable[[Any], Arguments]] = {
-    "beam": _beam, "finite_elements": _finite_elements, "heat_inversion": _heat_inversion, "ptychography": _ptychography,
-    "tomography": _tomography,
+    "beam": _beam, "heat_inversion": _heat_inversion,
 }  # fmt: skip
 
 
@@ -100,9 +80,19 @@ class Compared:
         return found
 
 
-def measured(name: str, arguments: Callable[[Any], Arguments], effort: Effort, calls: int) -> str:
+def example(name: str) -> tuple[Any, Callable[[Any], Arguments]]:
+    """An example before it knew of gpuad, and its arguments."""
+    module, sizes = importlib.import_module(f"{name}_forward"), importlib.import_module("example_sizes")
+
+    def arguments(rng: Any) -> Arguments:
+        return sizes.small(module, name, rng)  # type: ignore[no-any-return]
+
+    return module, arguments
+
+
+def measured(name: str, program: Any, arguments: Callable[[Any], Arguments], effort: Effort, calls: int) -> str:
     """The row of a program."""
-    compared = Compared(importlib.import_module(name), arguments(np.random.default_rng(3)))
+    compared = Compared(program, arguments(np.random.default_rng(3)))
     early = []
     for _ in range(3):
         compared.move()
@@ -126,18 +116,24 @@ def main() -> None:
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--seconds", type=float, default=4.0)
     asked = parser.parse_args()
-    sys.path.insert(0, str(PROGRAMS))
-    names = asked.names or sorted(path.stem for path in PROGRAMS.glob("*.py") if "def arguments(" in path.read_text(encoding="utf-8"))
+    sys.path[:0] = [str(PROGRAMS), str(EXAMPLES)]
+    programs = sorted(path.stem for path in PROGRAMS.glob("*.py") if "def arguments(" in path.read_text(encoding="utf-8"))
+    examples = sorted(importlib.import_module("example_sizes").SIZES)
+    names = asked.names or [*programs, *examples]
     print(f"{'program':<18}{'largest':>9}{'primal ms':>10}{'first':>10}{'second':>10}{'third':>10}{'later':>10}", end="")
     print(f"{'ratio':>8}{'wall':>8}{'anew':>6}{'saved':>12}", flush=True)
     for name in names:
-        if "import cupy" in (PROGRAMS / f"{name}.py").read_text(encoding="utf-8") and not importlib.util.find_spec("cupy"):
+        if name in programs and "import cupy" in (PROGRAMS / f"{name}.py").read_text(encoding="utf-8") and not _has_cupy():
             print(f"{name:<18} left out: it imports cupy, which is not installed", flush=True)
             continue
-        effort = Effort(rounds=3, repeats=15, seconds=asked.seconds)
-        print(measured(name, importlib.import_module(name).arguments, effort, 5), flush=True)
+        module, arguments = (importlib.import_module(name), None) if name in programs else example(name)
+        print(measured(name, module, arguments or module.arguments, Effort(3, 15, asked.seconds), 5), flush=True)
         if asked.large and name in LARGE:
-            print(measured(name, LARGE[name], Effort(rounds=3, repeats=3, seconds=asked.seconds), 1), flush=True)
+            print(measured(name, module, LARGE[name], Effort(3, 3, asked.seconds), 1), flush=True)
+
+
+def _has_cupy() -> bool:
+    return importlib.util.find_spec("cupy") is not None
 
 
 if __name__ == "__main__":
