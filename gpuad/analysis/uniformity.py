@@ -8,20 +8,22 @@ contradiction.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 
 from ..ir.nodes import Barrier, Block, Expr, For, If, Kernel, LaunchIndex, Let, Load, Stmt, Var, While, walk
 from ..ir.rewrite import blocks, bound, defined, walk_stmts
 from ..ir.types import Space
+from .index_polynomials import atoms, definitions, plus, polynomial, scale
 
 
 def uniform(kernel: Kernel, *, grid: bool = False) -> frozenset[Var]:
     """The Vars of the kernel that are uniform where all threads of a block define them together; with `grid` all threads of the launch,
     between barriers of which no other may write what one of them reads."""
     varying: set[Var] = set()
+    lets = definitions(kernel.body)
     while True:
         before = len(varying)
-        _visit(kernel.body, False, varying, grid)
+        _visit(kernel.body, False, varying, lets, grid)
         if len(varying) == before:
             break
     return frozenset(v for s in walk_stmts(kernel.body) for v in bound(s) if v not in varying) | frozenset(kernel.scalars)
@@ -54,15 +56,15 @@ _PLACES = ("threadIdx", "blockIdx")
 
 def split_barriers(body: Block, same: frozenset[Var]) -> Iterator[tuple[Barrier, Stmt]]:
     """The barriers of a block that not all of its threads may reach, with the innermost control statement that parts the threads."""
-    yield from _split(body, None, same)
+    yield from _split(body, None, lambda e: not is_uniform(e, same), definitions(body))
 
 
-def _split(body: Block, culprit: Stmt | None, same: frozenset[Var]) -> Iterator[tuple[Barrier, Stmt]]:
+def _split(body: Block, culprit: Stmt | None, varies: Callable[[Expr], bool], lets: Mapping[Var, Expr]) -> Iterator[tuple[Barrier, Stmt]]:
     for stmt in body:
         if isinstance(stmt, Barrier) and stmt.scope != "warp" and culprit is not None:
             yield stmt, culprit
         for inner in blocks(stmt):
-            yield from _split(inner, culprit if all(is_uniform(e, same) for e in steering(stmt)) else stmt, same)
+            yield from _split(inner, stmt if parts(stmt, varies, lets) else culprit, varies, lets)
 
 
 def is_uniform(expr: Expr, same: Container[Var]) -> bool:
@@ -75,6 +77,16 @@ def is_thread(expr: Expr) -> bool:
     return isinstance(expr, LaunchIndex) and expr.name == "threadIdx"
 
 
+def parts(stmt: Stmt, varies: Callable[[Expr], bool], lets: Mapping[Var, Expr]) -> bool:
+    """Whether threads, between which some expressions vary, may go different ways in a control statement. A loop that counts from a signed
+    start to a stop runs as often in all of them if the difference does not vary."""
+    if not any(varies(e) for e in steering(stmt)):
+        return False
+    if not isinstance(stmt, For) or not stmt.var.type.is_signed or varies(stmt.step):
+        return True
+    return any(varies(e) for e in atoms(plus(polynomial(stmt.stop, lets), scale(polynomial(stmt.start, lets), -1))))
+
+
 def steering(stmt: Stmt) -> tuple[Expr, ...]:
     """The expressions that decide what of a control statement runs."""
     match stmt:
@@ -85,7 +97,7 @@ def steering(stmt: Stmt) -> tuple[Expr, ...]:
     return ()
 
 
-def _visit(block: Block, parted: bool, varying: set[Var], grid: bool) -> None:
+def _visit(block: Block, parted: bool, varying: set[Var], lets: Mapping[Var, Expr], grid: bool) -> None:
     """Adds to the Vars that differ between threads; `parted`: the threads may have come here in different iterations."""
     own = (Space.LOCAL, Space.SHARED) if grid else (Space.LOCAL,)
 
@@ -93,9 +105,9 @@ def _visit(block: Block, parted: bool, varying: set[Var], grid: bool) -> None:
         return any((isinstance(e, Var) and e in varying) or is_thread(e) or (grid and _is_place(e)) for e in walk(expr))
 
     for stmt in block:
-        split = parted or any(varies(e) for e in steering(stmt))
+        split = parted or parts(stmt, varies, lets)
         for inner in blocks(stmt):
-            _visit(inner, split if isinstance(stmt, For | While) else parted, varying, grid)
+            _visit(inner, split if isinstance(stmt, For | While) else parted, varying, lets, grid)
         match stmt:
             case Let(var=var, value=value):
                 if varies(value):

@@ -96,6 +96,12 @@ class Nulls:
                 return began(declaration) if declaration not in self.redirected else None
             case PointerAdd(pointer=pointer) | AddressOf(lvalue=Index(pointer=pointer)):
                 return self.origin(pointer, began) or None
+            case Conditional(condition=condition, then=then, otherwise=otherwise):
+                pointer = compared(condition)
+                sides = (then, otherwise) if pointer is None or condition.op == "!=" else (otherwise, then)
+                there, absent = (self.origin(side, began) for side in sides)
+                own = pointer is not None and absent is False and there == self.origin(pointer, began)
+                return there if own or there == absent else None
             case Decay() | AddressOf(lvalue=Name()) | Index(type=Pointer()) | Deref(type=Pointer()):  # a list has no gaps
                 return True
         return None
