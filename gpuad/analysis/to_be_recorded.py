@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..ir import nodes as ir
+from ..ir.induction import closed_forms
 from ..ir.rewrite import blocks, bound_in
 from ..ir.types import I32, Space
 from .index_polynomials import Polynomial, atoms, constant, definitions, nonzero, plus, polynomial, ratio, scale, split, strides
@@ -65,7 +66,12 @@ def to_be_recorded(
     accesses = tuple(_accesses(kernel.body))
     written = frozenset(a.buffer for a in accesses if a.writes)
     homes = _homes(kernel.body)
-    test = _Test(definitions(kernel.body), frozenset(kernel.scalars) if optimistic else frozenset(), _barriers(kernel.body), distances)
+    test = _Test(
+        {**definitions(kernel.body), **closed_forms(kernel.body)},
+        frozenset(kernel.scalars) if optimistic else frozenset(),
+        _barriers(kernel.body),
+        distances,
+    )
     loads = [a for a in accesses if isinstance(a.stmt, ir.Load) and a.buffer in written]
     seen: set[tuple[int, int]] = set()
     later: set[tuple[int, int]] = set()
@@ -101,7 +107,7 @@ class Iteration:
     """Which accesses to an array meet while the statements `home` around them are at one iteration."""
 
     def __init__(self, kernel: ir.Kernel) -> None:
-        self._judge = _Test(definitions(kernel.body), frozenset(), _barriers(kernel.body))
+        self._judge = _Test({**definitions(kernel.body), **closed_forms(kernel.body)}, frozenset(), _barriers(kernel.body))
 
     def sees(self, store: Access, load: Access, home: tuple[ir.Stmt, ...]) -> bool:
         """True if the load may see what the store has left."""
@@ -120,7 +126,7 @@ class Order:
         self.accesses = tuple(_accesses(kernel.body))
         self._uniform = frozenset(kernel.scalars)
         self._homes = _homes(kernel.body)
-        self._judge = _Test(definitions(kernel.body), frozenset(), _barriers(kernel.body))
+        self._judge = _Test({**definitions(kernel.body), **closed_forms(kernel.body)}, frozenset(), _barriers(kernel.body))
 
     def before(self, first: Access, then: Access) -> bool:
         """True if `first` may reach the address of `then` before it."""

@@ -97,14 +97,18 @@ class Nulls:
             case PointerAdd(pointer=pointer) | AddressOf(lvalue=Index(pointer=pointer)):
                 return self.origin(pointer, began) or None
             case Conditional(condition=condition, then=then, otherwise=otherwise):
-                pointer = compared(condition)
-                sides = (then, otherwise) if pointer is None or condition.op == "!=" else (otherwise, then)
-                there, absent = (self.origin(side, began) for side in sides)
-                own = pointer is not None and absent is False and there == self.origin(pointer, began)
-                return there if own or there == absent else None
+                return self.chosen(condition, (then, otherwise), began)
             case Decay() | AddressOf(lvalue=Name()) | Index(type=Pointer()) | Deref(type=Pointer()):  # a list has no gaps
                 return True
         return None
+
+    def chosen(self, condition: Expr, sides: tuple[Expr, Expr], began: Callable[[Declaration], Origin | None]) -> Origin | None:
+        """What one of two pointers began as: the same whatever is chosen, or null where what the other one began as is."""
+        one, other = (self.origin(side, began) for side in sides)
+        asked = compared(condition)
+        there, absent = (one, other) if isinstance(condition, Binary) and condition.op == "!=" else (other, one)
+        own = asked is not None and absent is False and there == self.origin(asked, began)
+        return there if own or one == other else None
 
 
 def nulls(kernel: Function) -> Nulls:

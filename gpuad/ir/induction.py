@@ -24,7 +24,7 @@ def closed_forms(block: ir.Block) -> dict[ir.Var, ir.Expr]:
 def closed_form(loop: ir.For | ir.While, carried: ir.Carried) -> ir.Expr | None:
     """The carried value at the start of an iteration as an expression of the loop's counter, if it grows by a fixed integer step, is
     shifted by a fixed number of bits, or turns its sign."""
-    following = _GoingOn(loop).value(carried.next)
+    following = _following(loop, carried)
     if isinstance(following, ir.Unary) and following.op == "-" and following.operand == carried.var:
         return _turned(loop, carried)
     moved = _moved(loop, carried.var, following)
@@ -35,6 +35,14 @@ def closed_form(loop: ir.For | ir.While, carried: ir.Carried) -> ir.Expr | None:
         return None
     offset = counter if b.is_const(moved.right, 1) else ir.Binary("*", counter, moved.right, moved.type)
     return b.cast(ir.Binary(moved.op, b.cast(carried.init, moved.type), offset, moved.type), carried.var.type)
+
+
+def _following(loop: ir.For | ir.While, carried: ir.Carried) -> ir.Expr:
+    """The value in the iteration that follows, if one does."""
+    if carried.var.type.is_integer:
+        return _GoingOn(loop).value(carried.next)
+    named = (s.value for block in blocks(loop) for s in block if isinstance(s, ir.Let) and s.var == carried.next)
+    return next(named, carried.next)
 
 
 def _moved(loop: ir.For | ir.While, var: ir.Var, following: ir.Expr) -> ir.Binary | None:
@@ -82,9 +90,22 @@ def _iteration(loop: ir.For | ir.While, kind: Scalar) -> ir.Expr | None:
     """The number of completed iterations, in a carried variable's type."""
     if isinstance(loop, ir.While):
         return b.cast(loop.counter, kind) if loop.counter is not None else None
-    if not b.is_const(loop.step, 1) or not kind.is_integer or kind.bits < loop.var.type.bits:
+    if not isinstance(loop.step, ir.Constant) or not kind.is_integer or kind.bits < loop.var.type.bits:
         return None
-    return b.cast(loop.var if b.is_const(loop.start, 0) else ir.Binary("-", loop.var, loop.start, loop.var.type), kind)
+    step, own = int(loop.step.value), loop.var.type
+    gone = loop.var if b.is_const(loop.start, 0) and step > 0 else b.binary("-", loop.var, loop.start, own)
+    gone = b.binary("-", loop.start, loop.var, own) if step < 0 else gone
+    return b.cast(gone if abs(step) == 1 else b.binary("/", gone, b.const(abs(step), own), own), kind)
+
+
+def _moved_by_all(loop: ir.For, carried: ir.Carried) -> ir.Expr | None:
+    """What a loop between constants leaves of a variable that it moves by a fixed step."""
+    moved = _moved(loop, carried.var, _GoingOn(loop).value(carried.next))
+    ends = [int(e.value) for e in (loop.start, loop.stop, loop.step) if isinstance(e, ir.Constant)]
+    if moved is None or len(ends) < 3:
+        return None
+    step = b.binary("*", moved.right, b.const(len(range(*ends)), moved.type), moved.type)
+    return b.cast(b.binary(moved.op, b.cast(carried.init, moved.type), step, moved.type), carried.var.type)
 
 
 class _GoingOn:
@@ -93,6 +114,7 @@ class _GoingOn:
     def __init__(self, loop: ir.For | ir.While) -> None:
         inside = [s for block in blocks(loop) for s in walk_stmts(block)]
         self.lets = {s.var: s.value for s in inside if isinstance(s, ir.Let)}
+        self.ended = {c.result: (s, c) for s in inside if isinstance(s, ir.For) for c in s.carried}
         self.merges = {m.var: (s, m) for s in inside if isinstance(s, ir.If) for m in s.merges}
         self.required = dict(_required(loop))
         for var in self.required.copy():
@@ -111,6 +133,8 @@ class _GoingOn:
         while isinstance(expr, ir.Var):
             if expr in self.lets:
                 expr = self.lets[expr]
+            elif expr in self.ended and (total := _moved_by_all(*self.ended[expr])) is not None:
+                return total
             elif expr in self.merges and (side := self.side(self.merges[expr][0])) is not None:
                 merge = self.merges[expr][1]
                 expr = merge.then if side == 0 else merge.otherwise

@@ -106,6 +106,32 @@ K counter_down(out y, in x, int n, int m) {
     H; int q = 3; for (int t = 0; t < m; ++t) { double d = x[i * m + t] - 0.5; if (d > 0 && q >= 0) { y[i * 4 + q] = d * d; --q; } }
 }
 
+// pointers and places that are advanced
+#define A double c = 0
+#define C(p) c = c * p[0] + p[1] * p[2]
+K by_index(out y, in x, int n, int m) { H; A; for (int t = 0; t < m; ++t) { int k = 3 * (t * n + i); C((x + k)); y[t * n + i] = c; } }
+K by_pointers(out y, in x, int n, int m) {
+    H; A; const double* p = x + 3 * i; double* q = y + i; for (int t = 0; t < m; ++t) { C(p); *q = c; p += 3 * n; q += n; }
+}
+K by_places(out y, in x, int n, int m) {
+    H; A; int at = 3 * i, to = i; for (int t = 0; t < m; ++t) { C((x + at)); y[to] = c; at += 3 * n; to += n; }
+}
+K by_sizes(out y, in x, size_t n, int m) {
+    size_t i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return;
+    A; size_t at = 3 * i, to = i; for (int t = 0; t < m; ++t) { C((x + at)); y[to] = c; at += 3 * n; to += n; }
+}
+K counted_down(out y, in x, int n, int m) {
+    H; A; const double* p = x + 3 * i; double* q = y + i; int t = m; while (t > 0) { C(p); *q = c; p += 3 * n; q += n; --t; }
+}
+K one_by_one(out y, in x, int n, int m) {
+    H; A; const double* p = x + 3 * m * i; double* q = y + i * m;
+    for (int t = 0; t < m; ++t) { double a = *p++, b = *p++; c = c * a + b * *p++; *q++ = c; }
+}
+K nested(out y, in x, int n, int m) {
+    H; A; const double* p = x + 3 * m * i;
+    for (int t = 0; t < m; ++t) { for (int k = 0; k < 3; ++k) { c = c * 0.5 + *p * *p; ++p; } y[t * n + i] = c; }
+}
+
 // the same, where it does not stay there
 K beyond(out y, in x, const int* at, int n, int m) { H; int c = at[i]; if (c >= 0 && c <= m) y[i] = x[i * m + c] * x[i * m + c]; }
 K no_floor(out y, in x, const int* at, int n, int m) { H; int c = at[i]; if (c < m) y[i] = x[i * m + c] * x[i * m + c]; }
@@ -134,6 +160,7 @@ FLAT = ["returned", "returned_all", "returned_size", "returned_late", "returned_
 STATES = ["states", "states_rows", "states_grid", "states_pairs", "states_kept"]
 PLACES = ["guarded", "guarded_early", "guarded_size", "clamped", "two_ends", "floored", "place", "place_down", "counter", "counter_down"]
 MEETING = ["beyond", "no_floor", "another", "overlapping", "uneven"]
+POINTERS = ["by_index", "by_pointers", "by_places", "by_sizes", "counted_down", "one_by_one", "nested"]
 # what the reverse of a product, of a state, or of a place that is counted, has to pop
 KEPT = {**{name: {"p"} for name in ROWS}, **{name: {"S"} for name in STATES}, "counter": {"q"}, "counter_down": {"q"}}
 
@@ -142,6 +169,7 @@ def launch(name: str) -> tuple[api.Kernel, int, int, tuple[Any, ...]]:
     """A kernel, its geometry and its arguments."""
     rng, text = np.random.default_rng(0), SOURCE.split(f"K {name}(")[1].split("\nK ")[0]
     out, row = ((M, N) if name in STATES else 4 * N + 4 if "i * 4 + q" in text else N), N if name in FLAT else (N + 2, M)
+    out, row = (M * N, 3 * M * N) if name in POINTERS else (out, row)
     given = {
         "y": Duplicated(rng.uniform(0.2, 0.9, out), np.ones(out)),
         "x": Duplicated(rng.uniform(0.05, 0.9, (M, N) if name in STATES else row)),
@@ -156,7 +184,7 @@ def launch(name: str) -> tuple[api.Kernel, int, int, tuple[Any, ...]]:
     return gpuad.kernel(SOURCE, name), grid, 16, tuple(given[each] for each in names)
 
 
-@pytest.mark.parametrize("name", ROWS + FLAT + STATES + PLACES)
+@pytest.mark.parametrize("name", ROWS + FLAT + STATES + PLACES + POINTERS)
 def test_no_atomics(name: str) -> None:
     kernel, grid, block, args = launch(name)
     assert atomics(reverse(kernel, grid, block, args)) == 0

@@ -114,7 +114,7 @@ K no_iterations(real* y, const real* x, int steps, int n) {
 # what of the launch's memory is copied before it, and whether there is a stack
 LEFT = {
     "rows": ("", False), "columns": ("", False), "pitched": ("", False), "backwards": ("", False), "in_twos": ("", False),
-    "by_pointer": ("x", True), "beside": ("", False), "overwritten": ("x", True), "one_place": ("x", True), "branches": ("x", True),
+    "by_pointer": ("", False), "beside": ("", False), "overwritten": ("x", True), "one_place": ("x", True), "branches": ("x", True),
     "turned": ("x", False), "turned_active": ("x", False), "softmax": ("x", False), "softmax_columns": ("x", False),
     "unit_rows": ("x", False), "quotient": ("", False), "decided": ("x", None),
     "told": ("x", None), "shifted": ("x", None), "changed_between": ("x", None),
