@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from inspect import signature
 from operator import attrgetter
 from typing import Any
 
@@ -29,6 +30,8 @@ _MANY = 256  # launches that are remembered
 _transformed = torch._C._functorch.peek_interpreter_stack  # None outside of torch.func's transforms and of vmap
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _said = attrgetter("requires_grad", "dtype", "shape", "device")
+_REASON = {"reason": "a kernel in place is for eager mode alone: use overwrites='return' in a captured graph"}
+_WHY = _REASON if "reason" in signature(torch.compiler.disable).parameters else {}  # which PyTorch 2.6 does not take
 _LEAF = "a leaf Variable that requires grad is being used in an in-place operation."
 
 
@@ -105,6 +108,8 @@ class Function:
         return self._operator
 
     def __call__(self, *args: Any, **variables: Any) -> Any:
+        if self.in_place and torch.compiler.is_compiling():
+            return _beside_the_graph(self, args, variables)
         if self._composed or variables:
             args = tuple(self.signature.flattened(args, variables))
         if self.in_place and torch.autograd.graph._allow_mutation_on_saved_tensors_enabled:
@@ -249,6 +254,13 @@ class Function:
         return [
             None if found[k] is None or not wanted[k] else found[k].to(x) for k, x in zip(self.signature.passed, types, strict=True)
         ]  # fmt: skip
+
+
+@torch.compiler.disable(**_WHY)  # type: ignore[untyped-decorator]
+def _beside_the_graph(own: Function, args: Sequence[Any], variables: Mapping[str, Any]) -> Any:
+    """A call in place from compiled code, which ends one graph before it and begins another one after it: what a launch takes is not to be
+    traced."""
+    return own(*args, **variables)
 
 
 def _tangents(args: Sequence[Any]) -> dict[int, Any]:
