@@ -7,22 +7,12 @@ import sys
 from importlib.util import find_spec, module_from_spec
 
 # name: what stands there, what stands there instead, and the tests that should find it
-_COPIES = "tape or values or store or copies or waits"
-_JOINED = "follow(self.stream, self.cupy.cuda.get_current_stream())\n        "
 _CONTEXT = 'stream if hasattr(stream, "__enter__") else cupy.cuda.ExternalStream(stream.ptr)'
-_ARRIVED = "cupy.cuda.get_current_stream().synchronize()\n    return array"
 FAULTS = {
     "an offset in elements for one in bytes": ("arg.offset * dtype.itemsize", "arg.offset", "view or halves"),
     "a stream that is not made the current one": (_CONTEXT, "nullcontext()", "stream"),
     "a wait for another stream that is forgotten": ("stream.wait_event(other.record())", "other.record()", "stream"),
-    "a copy to pinned memory before it is computed": (_JOINED + "data.get", "data.get", _COPIES),
-    "a copy from pinned memory into memory that is still read": (_JOINED + "data.set", "data.set", _COPIES),
-    "nobody waits for copies": ("follow(self.cupy.cuda.get_current_stream(), self.stream)", "pass", _COPIES),
-    "an array that has not arrived": (_ARRIVED, "return array", "arrays_behind or stream or turns"),
-    "shared memory that is too small": ("shared = max(shared_mem, dynamic_bytes(fitting.kernel))", "shared = shared_mem", "shared"),
-    "a copy that is none": ("return array.copy()", "return array", "tape or graph or changes"),
     "memory that is not cleared": ("return cupy.zeros(length, dtype)", "return cupy.empty(length, dtype)", "check"),
-    "more shared memory that is not asked for": ("function.max_dynamic_shared_size_bytes = shared_mem", "pass", "large_shared"),
 }
 MODULE = "gpuad.runtime.cuda"
 
