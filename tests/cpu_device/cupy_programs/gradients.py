@@ -1,4 +1,4 @@
-"""gpuad on arrays of CuPy: a program of launches within a budget, checkpoints in pinned memory, on a stream of its own, round after round."""
+"""gpuad on arrays of CuPy: launches within a budget, checkpoints in pinned memory, on a stream of its own, for several rounds."""
 
 import cupy as cp
 import numpy as np
