@@ -44,7 +44,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
             _name(error, function, args, keywords)
             raise
         except TypeError as error:
-            _refuse_unbound(error, function)
+            _refuse_unbound(error, function, args, keywords)
             raise
 
     return call
@@ -74,7 +74,7 @@ def public_operation(function: Callable[P, R]) -> Callable[P, R]:
         except (TypeError, ValueError, IndexError, OverflowError) as error:
             if isinstance(error, GpuadError):
                 raise
-            _refuse_unbound(error, function)
+            _refuse_unbound(error, function, args, keywords)
             kind = next((ours for theirs, ours in _OURS.items() if isinstance(error, theirs)), ArgumentValueError)
             raise kind(f"{called(function)}: {str(error)[:_LONGEST]}{_given(function, args, keywords)}") from error
 
@@ -111,9 +111,13 @@ _OURS: dict[type[Exception], type[ArgumentError]] = {
 }  # fmt: skip
 
 
-def _refuse_unbound(error: Exception, function: Callable[..., Any]) -> None:
-    """Raises ArgumentTypeError if the call itself has failed, in the frame where the error was caught."""
-    if isinstance(error, TypeError) and not_bound(error):
+def _refuse_unbound(error: Exception, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    """Raises ArgumentTypeError if the call itself has failed: its arguments do not fit the function's parameters."""
+    if not isinstance(error, TypeError):
+        return
+    try:
+        inspect.signature(function).bind(*args, **keywords)
+    except TypeError:
         raise ArgumentTypeError(f"{_without_module(error)}. {how_called(function)}") from None
 
 

@@ -77,7 +77,7 @@ def test_geometry() -> None:
     assert np.flatnonzero(y).tolist() == [0, 1, 2]
     launch((1,), (4, 1), (y, N))
     assert np.flatnonzero(y).tolist() == [0, 1, 2, 3]
-    for grid, block in ((0, 8), (1, 1025), ((1, 0), 8), (1.0, 8)):
+    for grid, block in ((-1, 8), (1, 1025), ((1, -2), 8), (1.0, 8)):
         with pytest.raises((LaunchError, TypeError)):
             launch(grid, block, (y, N))
 

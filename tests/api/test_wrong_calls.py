@@ -396,7 +396,7 @@ CALLS: dict[str, Right] = {
     "tape.held": Right(_of_tape("held"), lambda: {"budget": None}, {"budget": "budget"}, count=False),
     "tape.tradeoff": Right(_of_tape("tradeoff"), lambda: {"points": 4}, {"points": "count"}, count=False),
     "tape.overwrites": Right(
-        lambda array: _in_tape(lambda: _current().overwrites(array))(), lambda: {"array": np.ones(4)},
+        lambda array: _announced(array), lambda: {"array": np.ones(4)},
         {"array": "primal"}, {"array": "arrays|overwrites"}, count=False,
     ),
     "rule": Right(
@@ -434,10 +434,9 @@ CALLS: dict[str, Right] = {
 }  # fmt: skip
 
 
-def _current() -> Any:
-    from gpuad.arguments.recorder import current
-
-    return current.get()
+def _announced(array: Any) -> None:
+    with Tape() as tape:
+        tape.overwrites(array)
 
 
 # --- operations, by the names of their parameters --------------------------------------------------------------------------------------
