@@ -396,7 +396,7 @@ def test_geometry() -> None:
     for grid, block in ((1, 4), ((1,), (2,)), (np.int64(2), 4), ([2], [4]), ((2, 1), 4)):
         for _ in range(4):
             case.agrees(make, grid=grid, block=block)
-    for grid, block in ((0, 4), (1, 2048), (1.0, 4)):
+    for grid, block in ((-1, 4), (1, 2048), (1.0, 4)):
         with pytest.raises(LaunchError):
             case.call(*make(), grid=grid, block=block)
 
