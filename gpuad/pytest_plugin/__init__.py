@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..errors import GpuadError
 from .options import asked_for, configured_by, is_on, requires_gpu, settings_of
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--gpuad-cpu"):
         from ..cpu_device import enable
+        from ..errors import GpuadError
 
         try:
             enable(seed=config.getoption("--gpuad-cpu-seed"))

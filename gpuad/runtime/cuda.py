@@ -221,8 +221,9 @@ def _shared_limit() -> int:
     """Bytes of shared memory that a block can have on the current device if it asks for them."""
     import cupy
 
-    attributes = cupy.cuda.Device().attributes  # HIP has none for what has to be asked for
-    return int(attributes.get("MaxSharedMemoryPerBlockOptin", attributes["MaxSharedMemoryPerBlock"]))
+    attributes = cupy.cuda.Device().attributes
+    most = attributes.get("MaxSharedMemoryPerBlockOptin")  # HIP has none: nothing has to be asked for
+    return int(attributes["MaxSharedMemoryPerBlock"] if most is None else most)
 
 
 def _enqueue(function: Any, grid: Dim3, block: Dim3, values: tuple[Any, ...], shared_mem: int, stream: Any) -> None:

@@ -447,7 +447,7 @@ def test_geometry() -> None:
     ("grid", "block", "words"),
     [
         ((4,), (2048,), "Are grid and block swapped"), ((2**20,), (2**20,), "the limit is 1024"), ((1,), (1, 1, 128), "along the axes"),
-        ((1, 70000), (1,), "beyond the limit"), (0, 32, "empty"), (1.5, 32, "whole numbers"), ((1, 1, 1, 1), 32, "one to three"),
+        ((1, 70000), (1,), "beyond the limit"), (1.5, 32, "whole numbers"), ((1, 1, 1, 1), 32, "one to three"),
         ((), 32, "one to three"),
     ],
 )  # fmt: skip

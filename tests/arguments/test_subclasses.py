@@ -74,6 +74,11 @@ def _seed(m: Any) -> None:
     tape.reverse({X: m})
 
 
+def _announced(m: Any) -> None:
+    with Tape() as tape:
+        tape.overwrites(m)
+
+
 PLACES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "launch": ("`double* x`", lambda m: SQUARE(1, 32, (m, 4))),
     "launch, const": ("`x`", lambda m: SQUARE[1, 32](Const(m), 4)),
@@ -97,17 +102,11 @@ PLACES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "operation, fill": ("`x`", lambda m: gpuad.ops.fill(m, 2.0)),
     "operator": ("`y`", _tape(lambda m, X: X * m)),
     "assignment": ("`source`", _tape(lambda m, X: X.__setitem__(..., m))),
-    "overwrites": ("`arrays[0]`", _tape(lambda m, X: _recording().overwrites(m))),
+    "overwrites": ("`arrays[0]`", _announced),
     "rule": ("`x`", _tape(lambda m, X: copied(m, X))),
     "rule, written": ("`y`", _tape(lambda m, X: copied(X, m))),
     "seed": ("`seeds", _seed),
 }
-
-
-def _recording() -> Any:
-    from gpuad.arguments.recorder import current
-
-    return current.get()
 
 
 @pytest.mark.parametrize("place", PLACES)

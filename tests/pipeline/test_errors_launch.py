@@ -102,7 +102,6 @@ def test_grid_and_block_swapped() -> None:
     ("grid", "block", "word"),
     [
         (2.5, 64, "-(-n // 256)"),
-        (0, 64, "empty"),
         (1, (8, 8, 8, 8), "one to three"),
         (1, (1, 1, 65), "along the axes"),
         (1, "64", "whole numbers"),

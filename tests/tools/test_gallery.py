@@ -38,7 +38,8 @@ def test_the_page_and_its_pictures_are_up_to_date() -> None:
     made = gallery()
     assert (DOCS / "gallery.md").read_text(encoding="utf-8") == made.page(), "python docs/gallery.py"
     pictures = {file.stem: file.stat().st_size for file in (DOCS / "pictures").iterdir()}
-    assert set(pictures) == {scene.name for scene in made.SCENES} | {"demo-wave", "demo-gray-scott", "demo-long", "budgets"}
+    examples = {f"example-{file.stem}" for file in (DOCS.parent / "examples").glob("*.py") if not file.stem.endswith("_forward")}
+    assert set(pictures) == {scene.name for scene in made.SCENES} | {"demo-wave", "demo-gray-scott", "demo-long", "budgets"} | examples
     assert sum(pictures.values()) < 1_500_000
 
 
