@@ -33,8 +33,6 @@ extern "C" __global__ void median_reverse(
     const float* image, float* dimage, const float* filtered, float* dfiltered, int height, int width,
     const long long* choice_saved_base, bool* choice_saved, int* gpuad_overflow)
 {
-    int count_saved[3];
-    int count_top = 0;
     int choice_top = 0;
     long long block = (blockIdx.z * (long long)gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     long long thread = block * (blockDim.x * (long long)blockDim.y * blockDim.z)
@@ -47,17 +45,13 @@ extern "C" __global__ void median_reverse(
         float window[9];
         int count = 0;
         for (int dy = -1; dy < 2; ++dy) {
-            int count_2 = count;
             for (int dx = -1; dx < 2; ++dx) {
                 int row = min(max(y + dy, 0), height - 1);
                 int column = min(max(x + dx, 0), width - 1);
-                int count_3 = count_2 + 1;
-                window[count_2] = image[row * width + column];
-                count_2 = count_3;
+                int count_2 = count + 1;
+                window[count] = image[row * width + column];
+                count = count_2;
             }
-            count_saved[count_top] = count;
-            ++count_top;
-            count = count_2;
         }
         for (int i = 0; i < 5; ++i) {
             for (int j = 8; j > i; --j) {
@@ -95,8 +89,7 @@ extern "C" __global__ void median_reverse(
             }
         }
         for (int dy = 1; dy >= -1; --dy) {
-            --count_top;
-            int count_2 = count_saved[count_top];
+            int count_2 = 0 + (dy - (-1)) * 3;
             for (int dx = -1; dx < 2; ++dx) {
                 const float dwindow_2 = dwindow[count_2 + (dx - (-1))];
                 dwindow[count_2 + (dx - (-1))] = 0.0f;
@@ -109,7 +102,6 @@ extern "C" __global__ void median_reverse(
 // adjoint of `median`
 //   not saved  image                         never overwritten by this launch
 //   not saved  filtered                      no derivative needs what was overwritten
-//   stack      count_saved          local    3 entries in each thread
 //   stack      choice_saved         scratch  an entry an iteration, needed by insertion_sort.cu:71:9
 //   shadow     dimage               atomic   it is not proved that no two threads meet in one element (insertion_sort.cu:67:31)
 //   shadow     dfiltered            plain    no two threads touch one element (insertion_sort.cu:73:5)
