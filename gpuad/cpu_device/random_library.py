@@ -21,8 +21,10 @@ def add_random(table: Table) -> None:
 
     def drawn(dtype: str, draw: Callable[..., Array]) -> Callable[..., int]:
         def call(handle: int, address: int, count: int, *parameters: float) -> int:
+            numbers = draw(generators[handle], count, *parameters)  # which they are is settled by the order of the calls
+
             def work() -> None:
-                vector(address, dtype, count)[...] = draw(generators[handle], count, *parameters)
+                vector(address, dtype, count)[...] = numbers
 
             return table.enqueue(handle, work)
 
@@ -30,7 +32,7 @@ def add_random(table: Table) -> None:
 
     table.add("hiprandCreateGenerator", (POINTER, INT), created)
     table.add("hiprandDestroyGenerator", (POINTER,), lambda handle: generators.__delitem__(handle))
-    table.add("hiprandSetStream", (POINTER, POINTER), lambda handle, stream: table.streams.update({handle: stream or 0}))
+    table.add_stream("hiprandSetStream")
     table.add("hiprandGetVersion", (POINTER,), lambda place: write(place, INT, 300000))
     seeded = lambda handle, seed: generators.update({handle: np.random.default_rng(seed)})  # noqa: E731
     table.add("hiprandSetPseudoRandomGeneratorSeed", (POINTER, ctypes.c_ulonglong), seeded)
