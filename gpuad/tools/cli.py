@@ -38,7 +38,7 @@ from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration
 from ..ir.types import Pointer, Type
 from ..progress import PROGRESS
-from . import cache_command, cpu_run, doctor, init_ci, profile_command, program_listing, program_page, selftest, stages
+from . import cache_command, doctor, init_ci, profile_command, program_listing, program_page, selftest, stages
 from .cases import Case, is_described, read
 from .demo import gray_scott, long, strips, wave
 from .demo.outcome import Outcome, check_drawable, draw
@@ -261,6 +261,8 @@ def run_(
     seed: Annotated[int | None, typer.Option(help="run work late and in a random order that streams and events allow")] = None,
 ) -> None:
     """Runs a program for CuPy as it is, on a machine without a GPU. Exits as the program does."""
+    from . import cpu_run
+
     with _reported(script):
         if not cpu:
             raise GpuadError("`gpuad run` is for machines without a GPU: say --cpu; with a GPU, run the script with Python")
