@@ -14,15 +14,15 @@ from pathlib import Path
 
 from ..errors import LaunchError
 from .blas_library import add_blas
-from .compilation import CALLBACK, INCLUDE, compiler_for, kernels_folder
+from .compilation import INCLUDE, compiler_for, kernels_folder
 from .compiled_in import replace_generators, replace_sorting
 from .fft_library import add_fft
 from .library_functions import Table
-from .native_libraries import Libraries, loaded, wanted, wheel
+from .native_libraries import loaded, wanted, wheel
 from .random_library import add_random
 from .solver_library import add_solver
 
-_enabled: list[object] = []  # the libraries, and what C++ has addresses of, for as long as the process lives
+_tables: list[Table] = []  # one, for as long as the process lives: C++ has addresses of what it keeps
 
 
 def enable(*, seed: int | None = None, noise: bool = True, fail_at: int = 0) -> None:
@@ -34,36 +34,28 @@ def enable(*, seed: int | None = None, noise: bool = True, fail_at: int = 0) -> 
     noise: memory that is allocated holds NaNs and noise in place of zeros.
     fail_at: the allocation of device memory, counted from 1, that fails with "out of memory"; 0 for none.
     """
-    if not _enabled:
-        _load()
-    libraries = _enabled[0]
-    assert isinstance(libraries, Libraries)
-    libraries.device.gpuad_device_options(int(seed is not None), seed or 0, int(noise), fail_at)
+    if not _tables:
+        _tables.append(_made())
+    _tables[0].libraries.device.gpuad_device_options(int(seed is not None), seed or 0, int(noise), fail_at)
 
 
-def enabled() -> bool:
-    """True if the CPU is CuPy's device in this process."""
-    return bool(_enabled)
-
-
-def _load() -> None:
+def _made() -> Table:
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         raise LaunchError("the device on the CPU needs Linux on x86-64, for which CuPy's ROCm wheel is made")
     if "cupy" in sys.modules:
         raise LaunchError("CuPy is imported already: enable the device on the CPU before the first `import cupy`")
     libraries = loaded(wanted(wheel()))
     compile_text = compiler_for(libraries.device)
-    assert isinstance(compile_text, CALLBACK)
     libraries.device.gpuad_device_compiler(compile_text)
-    table = Table(libraries)
+    table = Table(libraries, kept=[compile_text])
     for add in (add_blas, add_fft, add_random, add_solver):
         add(table)
-    _enabled.extend((libraries, compile_text, table))
     _environment()
     atexit.register(table.close)
     cupy = importlib.import_module("cupy")
     replace_sorting(cupy, table)
     replace_generators(cupy)
+    return table
 
 
 def _environment() -> None:

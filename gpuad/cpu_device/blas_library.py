@@ -11,19 +11,10 @@ import numpy as np
 from .library_functions import INT, LONG, POINTER, Array, Table, batch, matrix, number, vector, write
 
 LETTERS = {"S": "f4", "D": "f8", "C": "c8", "Z": "c16"}
-_TYPES = {
-    0: "f4",
-    1: "f8",
-    2: "f2",
-    4: "c8",
-    5: "c16",
-    150: "f2",
-    151: "f4",
-    152: "f8",
-    154: "c8",
-    155: "c16",
-}  # hipDataType, hipblasDatatype_t
-_TRANSPOSED, _CONJUGATED, _UPPER, _LEFT, _UNIT = 112, 113, 121, 141, 132
+_TYPES = {  # hipDataType, and before it hipblasDatatype_t
+    0: "f4", 1: "f8", 2: "f2", 4: "c8", 5: "c16", 150: "f2", 151: "f4", 152: "f8", 154: "c8", 155: "c16",
+}  # fmt: skip
+PLAIN, _TRANSPOSED, _CONJUGATED, UPPER, LEFT, _UNIT = 111, 112, 113, 121, 141, 132
 ON_DEVICE = 1
 
 
@@ -41,7 +32,7 @@ def shape_of(operation: int, rows: int, columns: int) -> tuple[int, int]:
 
 def triangle(a: Array, uplo: int, unit: bool = False) -> Array:
     """The upper or lower triangle."""
-    kept = np.triu(a) if uplo == _UPPER else np.tril(a)
+    kept = np.triu(a) if uplo == UPPER else np.tril(a)
     if unit:
         np.fill_diagonal(kept, 1)
     return kept
@@ -53,6 +44,11 @@ def _size(v: Array) -> Array:
 
 def _place(choose: Callable[[Array], Any], v: Array) -> Any:
     return choose(_size(v)) + 1  # counted from 1, as in Fortran
+
+
+def _put(target: Array, alpha: Any, product: Array, beta: Any) -> None:
+    """target = alpha product + beta target; beta 0 does not read it."""
+    target[...] = alpha * product + beta * target if beta != 0 else alpha * product
 
 
 class Blas:
@@ -93,8 +89,7 @@ class Blas:
             alpha, beta = factors[0](), factors[1]()
             target = c()
             wide = np.float32 if target.dtype == np.float16 else target.dtype
-            value = alpha * (a().astype(wide) @ b().astype(wide))
-            target[...] = value + beta * target if beta != 0 else value
+            _put(target, alpha, a().astype(wide) @ b().astype(wide), beta)
 
         return self.table.enqueue(handle, work)
 
@@ -127,35 +122,34 @@ class Blas:
 
     def gemm_batched(self, dtype: str) -> Callable[..., int]:
         def call(
-            h: int,
-            ta: int,
-            tb: int,
-            m: int,
-            n: int,
-            k: int,
-            alpha: int,
-            a: int,
-            lda: int,
-            b: int,
-            ldb: int,
-            beta: int,
-            c: int,
-            ldc: int,
-            count: int,
-        ) -> int:
+            h: int, ta: int, tb: int, m: int, n: int, k: int, alpha: int, a: int, lda: int, b: int, ldb: int, beta: int, c: int,
+            ldc: int, count: int,
+        ) -> int:  # fmt: skip
             factors = self.scalar(h, alpha, dtype), self.scalar(h, beta, dtype)
 
             def work() -> None:
                 x, y = factors[0](), factors[1]()
-                for p, q, r in zip(*(vector(place, "u8", count) for place in (a, b, c)), strict=True):
-                    left = turned(ta, matrix(int(p), dtype, *shape_of(ta, m, k), lda))
-                    target = matrix(int(r), dtype, m, n, ldc)
-                    value = x * (left @ turned(tb, matrix(int(q), dtype, *shape_of(tb, k, n), ldb)))
-                    target[...] = value + y * target if y != 0 else value
+                for p, q, r in zip(*(map(int, vector(place, "u8", count)) for place in (a, b, c)), strict=True):
+                    left, right = (
+                        turned(ta, matrix(p, dtype, *shape_of(ta, m, k), lda)),
+                        turned(tb, matrix(q, dtype, *shape_of(tb, k, n), ldb)),
+                    )
+                    _put(matrix(r, dtype, m, n, ldc), x, left @ right, y)
 
             return self.table.enqueue(h, work)
 
         return call
+
+    def gemm_of_types(
+        self, h: int, ta: int, tb: int, m: int, n: int, k: int, alpha: int, a: int, at: int, lda: int, sa: int, b: int, bt: int, ldb: int,
+        sb: int, beta: int, c: int, ct: int, ldc: int, sc: int, count: int,
+    ) -> int:  # fmt: skip
+        """As `gemm_ex`, with types as the library numbers them; halves are added up in float."""
+        types = _TYPES[at], _TYPES[bt], _TYPES[ct]
+        factor = "f4" if types[2] == "f2" else types[2]
+        return self.gemm_ex(
+            h, ta, tb, m, n, k, alpha, a, types[0], lda, sa, b, types[1], ldb, sb, beta, c, types[2], ldc, sc, count, factor
+        )
 
     def gemv(self, dtype: str) -> Callable[..., int]:
         def call(h: int, op: int, m: int, n: int, alpha: int, a: int, lda: int, x: int, dx: int, beta: int, y: int, dy: int) -> int:
@@ -203,10 +197,10 @@ class Blas:
             factor = self.scalar(h, alpha, dtype)
 
             def work() -> None:
-                size = m if side == _LEFT else n
+                size = m if side == LEFT else n
                 left = turned(op, triangle(matrix(a, dtype, size, size, lda), uplo, diagonal == _UNIT))
                 target = matrix(b, dtype, m, n, ldb)
-                target[...] = np.linalg.solve(left, factor() * target) if side == _LEFT else np.linalg.solve(left.T, factor() * target.T).T
+                target[...] = np.linalg.solve(left, factor() * target) if side == LEFT else np.linalg.solve(left.T, factor() * target.T).T
 
             return self.table.enqueue(h, work)
 
@@ -235,7 +229,7 @@ class Blas:
         def call(h: int, side: int, m: int, n: int, a: int, lda: int, x: int, dx: int, c: int, ldc: int) -> int:
             def work() -> None:
                 given = matrix(a, dtype, m, n, lda)
-                factor = vector(x, dtype, m, dx)[:, None] if side == _LEFT else vector(x, dtype, n, dx)
+                factor = vector(x, dtype, m, dx)[:, None] if side == LEFT else vector(x, dtype, n, dx)
                 matrix(c, dtype, m, n, ldc)[...] = given * factor
 
             return self.table.enqueue(h, work)
@@ -311,38 +305,10 @@ def add_blas(table: Table) -> None:
     table.add("hipblasCsscal", (P, N, P, P, N), blas.scal("c8", "f4"))
     table.add("hipblasZdscal", (P, N, P, P, N), blas.scal("c16", "f8"))
 
-    def gemm_ex(
-        h: int,
-        ta: int,
-        tb: int,
-        m: int,
-        n: int,
-        k: int,
-        alpha: int,
-        a: int,
-        at: int,
-        lda: int,
-        b: int,
-        bt: int,
-        ldb: int,
-        beta: int,
-        c: int,
-        ct: int,
-        ldc: int,
-        *rest: int,
-    ) -> int:
-        factor = "f4" if _TYPES[ct] == "f2" else _TYPES[ct]
-        return blas.gemm_ex(h, ta, tb, m, n, k, alpha, a, _TYPES[at], lda, 0, b, _TYPES[bt], ldb, 0, beta, c, _TYPES[ct], ldc, 0, 1, factor)
-
-    def gemm_strided_ex(
-        h: int, ta: int, tb: int, m: int, n: int, k: int, alpha: int, a: int, at: int, lda: int, sa: int, b: int, bt: int, ldb: int,
-        sb: int, beta: int, c: int, ct: int, ldc: int, sc: int, count: int, *rest: int,
-    ) -> int:  # fmt: skip
-        factor = "f4" if _TYPES[ct] == "f2" else _TYPES[ct]
-        return blas.gemm_ex(
-            h, ta, tb, m, n, k, alpha, a, _TYPES[at], lda, sa, b, _TYPES[bt], ldb, sb, beta, c, _TYPES[ct], ldc, sc, count, factor
-        )
+    def one(h: int, ta: int, tb: int, m: int, n: int, k: int, alpha: int, a: int, at: int, lda: int, b: int, bt: int, *rest: int) -> int:
+        ldb, beta, c, ct, ldc = rest[:5]
+        return blas.gemm_of_types(h, ta, tb, m, n, k, alpha, a, at, lda, 0, b, bt, ldb, 0, beta, c, ct, ldc, 0, 1)
 
     strided = (P, N, N, N, N, N, P, P, N, N, L, P, N, N, L, P, P, N, N, L, N, N, N)
-    table.add("hipblasGemmStridedBatchedEx", strided, gemm_strided_ex)
-    table.add("hipblasGemmEx", (P, N, N, N, N, N, P, P, N, N, P, N, N, P, P, N, N, N, N), gemm_ex)
+    table.add("hipblasGemmStridedBatchedEx", strided, lambda *args: blas.gemm_of_types(*args[:-2]))  # without algorithm and type of sums
+    table.add("hipblasGemmEx", (P, N, N, N, N, N, P, P, N, N, P, N, N, P, P, N, N, N, N), one)

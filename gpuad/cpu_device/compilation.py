@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import subprocess
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from ..codegen.cpu.helpers import functions
 from ..errors import CompileError
-from ..runtime.compiler import Compiler, find_compiler
+from ..runtime.compiler import Compiler, find_compiler, output, said
 from ..runtime.disk_cache import cached, key_of, usable_folder
 from .kernel_text import kernel_text
 from .native_libraries import NATIVE
@@ -77,7 +76,7 @@ def compiled(text: str, options: list[str], names: list[str], headers: dict[str,
         kept = [option for option in options if option.startswith(_KEPT)]
         places = (f"-I{folder}", f"-I{INCLUDE}", f"-I{NATIVE}")
         command = (*compiler.command, *FLAGS, *DEFINES, "-include", str(_header(compiler)), *places, *kept, str(source), "-o", str(target))
-        run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        run = output(command)
         if run.returncode:
             raise CompileError(re.sub(rf"{re.escape(folder)}/", "", run.stderr[-8000:]))
         return target.read_bytes(), run.stderr
@@ -114,6 +113,6 @@ def _written(text: str, target: Path) -> None:
 def _precompiled(compiler: Compiler, header: Path, target: Path) -> None:
     flags = [flag for flag in FLAGS if flag != "-shared"]
     command = (*compiler.command, *flags, *DEFINES, "-x", "c++-header", str(header), "-o", str(target))
-    run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    run = output(command)
     if run.returncode:
-        raise CompileError(run.stderr[-4000:])
+        raise CompileError(f"{compiler.shown} precompiles no headers (exit status {run.returncode}){said(run)}")

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from .library_functions import Table, vector
+from .library_functions import POINTER, Table, vector
 
 
 def replace_sorting(cupy: Any, table: Table) -> None:
     """Gives the module of CuPy that calls Thrust functions of ours."""
 
     def enqueued(work: Any) -> None:
-        handle = table.new_handle()
-        table.streams[handle] = cupy.cuda.get_current_stream().ptr
-        status = table.enqueue(handle, work)
+        status = table.enqueue_on(POINTER(cupy.cuda.get_current_stream().ptr), work)
         if status:
             raise RuntimeError(f"sorting failed: HIP error {status}")
 

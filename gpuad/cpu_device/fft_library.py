@@ -110,7 +110,7 @@ def add_fft(table: Table) -> None:
     table.add("hipfftCreate", (POINTER,), created)
     table.add("hipfftDestroy", (POINTER,), lambda handle: plans.__delitem__(handle))
     table.add("hipfftGetVersion", (POINTER,), lambda place: write(place, INT, 10000))
-    table.add("hipfftSetStream", (POINTER, POINTER), lambda handle, stream: table.streams.update({handle: stream or 0}))
+    table.add_stream("hipfftSetStream")
     table.add("hipfftSetAutoAllocation", (POINTER, INT), lambda handle, on: None)
     table.add("hipfftSetWorkArea", (POINTER, POINTER), lambda handle, area: None)
     table.add("hipfftMakePlan1d", (POINTER, INT, INT, INT, POINTER), one_dimension)

@@ -30,7 +30,7 @@ class Table:
     streams: dict[int, int] = field(default_factory=dict)
     kept: list[object] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-    _waiting: dict[int, Callable[[], None]] = field(default_factory=dict)
+    _waiting: dict[int, tuple[Callable[[], None], bool]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._run = ctypes.CFUNCTYPE(None, ctypes.c_long)(self._called)
@@ -56,13 +56,16 @@ class Table:
         """The functions of a kind of handle that do nothing but keep its stream."""
 
         def created(place: int, *rest: object) -> None:
-            handle = self.new_handle()
-            write(place, POINTER, handle)
+            write(place, POINTER, self.new_handle())
 
         self.add(create, (POINTER, INT), created)
         self.add(destroy, (POINTER,), lambda handle: self.streams.__delitem__(handle))
-        self.add(set_stream, (POINTER, POINTER), lambda handle, stream: self.streams.update({handle: stream or 0}))
+        self.add_stream(set_stream)
         self.add(get_stream, (POINTER, POINTER), lambda handle, place: write(place, POINTER, self.streams[handle]))
+
+    def add_stream(self, name: str) -> None:
+        """The function that sets the stream of a handle, plan or generator."""
+        self.add(name, (POINTER, POINTER), lambda handle, stream: self.streams.update({handle: stream or 0}))
 
     def new_handle(self) -> int:
         """A number for a handle, plan or generator, on the legacy stream."""
@@ -71,11 +74,18 @@ class Table:
         return handle
 
     def enqueue(self, handle: int, work: Callable[[], None], *, at_once: bool = False) -> int:
-        """Lets the work run in its stream's order; with `at_once` it has run when this returns, as where a result goes to the host."""
-        number, stream, device = next(self._numbers), POINTER(self.streams.get(handle, 0)), self.libraries.device
-        self._waiting[number] = work
-        status = int(device.gpuad_device_enqueue(stream, self._run, ctypes.c_long(number)))
-        return int(device.gpuad_device_reach(stream)) if at_once and not status else status
+        """Lets the work run in the order of the handle's stream; with `at_once` it has run when this returns, as where a result goes to the
+        host. The status, 0 for success."""
+        stream = POINTER(self.streams.get(handle, 0))
+        status = self.enqueue_on(stream, work)
+        return int(self.libraries.device.gpuad_device_reach(stream)) if at_once and not status else status
+
+    def enqueue_on(self, stream: ctypes.c_void_p, work: Callable[[], None]) -> int:
+        """As `enqueue`, by the stream itself."""
+        number, device, captured = next(self._numbers), self.libraries.device, INT()
+        device.hipStreamIsCapturing(stream, ctypes.byref(captured))
+        self._waiting[number] = work, bool(captured.value)
+        return int(device.gpuad_device_enqueue(stream, self._run, ctypes.c_long(number)))
 
     def close(self) -> None:
         """Takes Python's functions out of the table: CuPy gives handles back when Python has gone."""
@@ -85,7 +95,10 @@ class Table:
 
     def _called(self, number: int) -> None:
         try:
-            self._waiting[number]()  # kept: a graph may run it again
+            work, again = self._waiting[number]
+            if not again:  # what a graph has may run again
+                del self._waiting[number]
+            work()
         except Exception:  # which C could not take
             traceback.print_exc()
 

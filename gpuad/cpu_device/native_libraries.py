@@ -10,15 +10,14 @@ import ctypes
 import importlib.util
 import re
 import shutil
-import subprocess
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from ..errors import CompileError, LaunchError
-from ..runtime.compiler import Compiler, find_compiler
+from ..runtime.compiler import Compiler, find_compiler, output, said
 from ..runtime.disk_cache import cached, key_of
 
 NATIVE = Path(__file__).parent / "native"
@@ -56,11 +55,14 @@ def wanted(folder: Path) -> Wanted:
     if reader is None:
         raise CompileError("`readelf` is missing, which says what CuPy asks for: install binutils")
     modules = [str(path) for part in ("cupy", "cupy_backends", "cupyx") for path in sorted((folder / part).rglob("*.so"))]
-    said = subprocess.run([reader, "--wide", "--dynamic", "--dyn-syms", *modules], capture_output=True, text=True, check=True).stdout
+    run = output([reader, "--wide", "--dynamic", "--dyn-syms", *modules])
+    if run.returncode:
+        raise CompileError(f"`readelf` does not read CuPy's modules in {folder}{said(run)}")
+    symbols = run.stdout
     versioned: defaultdict[str, set[str]] = defaultdict(set)
-    for name, version in _FUNCTION.findall(said):
+    for name, version in _FUNCTION.findall(symbols):
         versioned[version].add(name)
-    libraries = tuple(sorted(set(_LIBRARY.findall(said))))
+    libraries = tuple(sorted(set(_LIBRARY.findall(symbols))))
     if not any(name.startswith(_RUNTIME) for name in libraries):
         raise LaunchError(f"CuPy in {folder} is for CUDA, whose driver it needs: on the CPU `pip install cupy-rocm-7-0` in its place")
     plain = tuple(sorted(versioned.pop("", ())))
@@ -97,10 +99,14 @@ def built(name: str, text: str, versions: str, *more: str) -> ctypes.CDLL:
     """A library of this name from a text and `more` files or options of the linker, with these versions of symbols; loaded for all.
     CompileError if the compiler rejects it."""
     compiler = find_compiler()
-    sources = "".join(path.read_text(encoding="utf-8") for path in sorted(NATIVE.glob("*.*")))
-    key = key_of("cpu device", name, text, versions, sources, compiler.version, " ".join(compiler.command))
+    key = key_of("cpu device", name, text, versions, _sources(), compiler.version, " ".join(compiler.command))
     path = cached(key, ".so", partial(_built, compiler, name, text, versions, more))
     return ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
+
+@cache
+def _sources() -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(NATIVE.glob("*.*")))
 
 
 def _built(compiler: Compiler, name: str, text: str, versions: str, more: tuple[str, ...], target: Path) -> None:
@@ -109,9 +115,9 @@ def _built(compiler: Compiler, name: str, text: str, versions: str, more: tuple[
     script.write_text(versions, encoding="utf-8")
     versioned = (f"-Wl,--version-script={script}",) if versions else ()
     command = (*compiler.command, *FLAGS, f"-I{NATIVE}", str(source), *more, "-o", str(target), f"-Wl,-soname,{name}", *versioned, "-ldl")
-    run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    run = output(command)
     if run.returncode:
-        raise CompileError(f"{compiler.shown} makes no {name} for the CPU (exit status {run.returncode}):\n{run.stderr[-4000:]}")
+        raise CompileError(f"{compiler.shown} makes no {name} for the CPU (exit status {run.returncode}){said(run)}")
 
 
 def _device(asked: Wanted) -> str:

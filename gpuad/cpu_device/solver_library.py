@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .blas_library import LETTERS, triangle, turned
+from .blas_library import LEFT, LETTERS, PLAIN, UPPER, triangle, turned
 from .library_functions import INT, POINTER, Array, Table, matrix, vector
 
-_UPPER, _WITH_VECTORS = 121, 211
+_WITH_VECTORS = 211
 _ALL, _SMALLER, _OVERWRITE, _NONE = 191, 192, 193, 194
 
 
@@ -60,7 +60,7 @@ class Solver:
             def work() -> None:
                 given, state = matrix(a, dtype, n, n, lda), vector(info, "i4", 1)
                 whole = triangle(given, uplo)
-                lower = np.conj(whole.T) if uplo == _UPPER else whole
+                lower = np.conj(whole.T) if uplo == UPPER else whole
                 try:
                     made = np.linalg.cholesky(lower)
                     state[...] = 0
@@ -68,7 +68,7 @@ class Solver:
                     state[...] = 1
                     return
                 kept = triangle(np.ones((n, n)), uplo) != 0
-                given[...] = np.where(kept, np.conj(made.T) if uplo == _UPPER else made, given)
+                given[...] = np.where(kept, np.conj(made.T) if uplo == UPPER else made, given)
 
             return self.table.enqueue(h, work)
 
@@ -78,7 +78,7 @@ class Solver:
         def call(h: int, uplo: int, n: int, columns: int, a: int, lda: int, b: int, ldb: int) -> int:
             def work() -> None:
                 factor, target = triangle(matrix(a, dtype, n, n, lda), uplo), matrix(b, dtype, n, columns, ldb)
-                lower = np.conj(factor.T) if uplo == _UPPER else factor
+                lower = np.conj(factor.T) if uplo == UPPER else factor
                 target[...] = np.linalg.solve(np.conj(lower.T), np.linalg.solve(lower, target))
 
             return self.table.enqueue(h, work)
@@ -170,13 +170,13 @@ class Solver:
     def ormqr(self, dtype: str) -> Callable[..., int]:
         def call(h: int, side: int, op: int, m: int, n: int, k: int, a: int, lda: int, factors: int, c: int, ldc: int) -> int:
             def work() -> None:
-                left = side == 141
+                left = side == LEFT
                 given = matrix(a, dtype, m if left else n, k, lda)
                 target, taus = matrix(c, dtype, m, n, ldc), vector(factors, dtype, k)
                 if left:
-                    target[...] = reflected(given, taus, target.copy(), adjoint=op != 111)
+                    target[...] = reflected(given, taus, target.copy(), adjoint=op != PLAIN)
                 else:  # c q = (q^H c^H)^H
-                    target[...] = np.conj(reflected(given, taus, np.conj(target.T), adjoint=op == 111).T)
+                    target[...] = np.conj(reflected(given, taus, np.conj(target.T), adjoint=op == PLAIN).T)
 
             return self.table.enqueue(h, work)
 
@@ -186,7 +186,7 @@ class Solver:
         def call(h: int, vectors: int, uplo: int, n: int, a: int, lda: int, values: int, rest: int, info: int) -> int:
             def work() -> None:
                 given = matrix(a, dtype, n, n, lda)
-                found, vectors_found = np.linalg.eigh(given, "U" if uplo == _UPPER else "L")
+                found, vectors_found = np.linalg.eigh(given, "U" if uplo == UPPER else "L")
                 vector(values, real, n)[...] = found
                 if vectors == _WITH_VECTORS:
                     given[...] = vectors_found

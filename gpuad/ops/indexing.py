@@ -132,8 +132,9 @@ def _add(x: Any, v: Any, where: Any) -> None:
 
 
 def add_at(memory: Any, places: Any, values: Any) -> None:
-    """Adds values at places that may repeat: one after the other on a CPU, in no order on a GPU."""
-    if values.shape == getattr(places, "shape", None):  # of one axis it is many times as fast
+    """Adds values at places that may repeat: one after the other on a CPU, in no order on a GPU. `places`: an array of them in flat memory,
+    or a tuple of arrays, one for each axis."""
+    if not isinstance(places, tuple) and values.shape == places.shape:  # of one axis it is many times as fast
         places, values = places.reshape(-1), values.reshape(-1)
     library_of(memory).add.at(memory, places, values)
 

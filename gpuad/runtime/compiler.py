@@ -79,7 +79,7 @@ class Compiler:
         source.write_text(headers, encoding="utf-8")
         run = self._run("-x", "c++-header", str(source), "-o", str(target))
         if run.returncode or not target.is_file():
-            raise CompileError(f"{self.shown} precompiles no headers (exit status {run.returncode}){_said(run)}")
+            raise CompileError(f"{self.shown} precompiles no headers (exit status {run.returncode}){said(run)}")
 
     def build(self, source: Path, target: Path, defines: tuple[str, ...], headers: Path | None = None) -> None:
         """Compiles the file to a shared library, with less skill if the compiler crashes; CompileError with the compiler's own message.
@@ -91,11 +91,11 @@ class Compiler:
         if run.returncode < 0 or (run.returncode and any(words in run.stderr for words in CRASHED)):
             run = self._run(*CAREFUL, *defines, str(source), "-o", str(target))
         if run.returncode < 0:
-            raise CompileError(f"{self.shown} was killed (signal {-run.returncode}); is there memory enough?{_said(run)}")
+            raise CompileError(f"{self.shown} was killed (signal {-run.returncode}); is there memory enough?{said(run)}")
         if run.returncode:
-            raise CompileError(f"{self.shown} rejects generated code (exit status {run.returncode}){_said(run)}")
+            raise CompileError(f"{self.shown} rejects generated code (exit status {run.returncode}){said(run)}")
         if not target.is_file():
-            raise CompileError(f"{self.shown} says that it has compiled generated code, but wrote no library: {_ADVICE}{_said(run)}")
+            raise CompileError(f"{self.shown} says that it has compiled generated code, but wrote no library: {_ADVICE}{said(run)}")
 
     @property
     def shown(self) -> str:
@@ -108,7 +108,7 @@ class Compiler:
 
     def _run(self, *more: str) -> subprocess.CompletedProcess[str]:
         try:
-            return _output([*self.command, *self.flags, *more])
+            return output([*self.command, *self.flags, *more])
         except OSError as error:
             raise CompileError(f"{self.shown} cannot be run ({error}): {_ADVICE}") from None
 
@@ -131,17 +131,18 @@ _ADVICE = "try it by hand, or name another compiler in the environment variable 
 def _without_gathers(command: tuple[str, ...]) -> tuple[str, ...]:
     """The options that keep a compiler from gather instructions; none where it does not run."""
     try:
-        return next(((o,) for o in NO_GATHERS if _output([*command, o, "-E", "-x", "c++", os.devnull]).returncode == 0), ())
+        return next(((o,) for o in NO_GATHERS if output([*command, o, "-E", "-x", "c++", os.devnull]).returncode == 0), ())
     except OSError:
         return ()
 
 
-def _said(run: subprocess.CompletedProcess[str]) -> str:
+def said(run: subprocess.CompletedProcess[str]) -> str:
+    """The end of what a command has printed, for a message."""
     text = run.stderr.strip() or run.stdout.strip()
     return f":\n{text[-4000:]}" if text else ""
 
 
-def _output(command: Sequence[str], timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+def output(command: Sequence[str], timeout: float | None = None) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end. What it prints need not be text in any encoding."""
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False, timeout=timeout)
 
@@ -193,7 +194,7 @@ def _named(cxx: str, path: str) -> Compiler:
 def _version(command: tuple[str, ...]) -> str | None:
     """The compiler's version and target; None if it does not run. The processor counts too: code for one may not run on another."""
     try:
-        run = _output([*command, "--version"], timeout=120)
+        run = output([*command, "--version"], timeout=120)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return f"{run.stdout}\n{_processor()}" if run.returncode == 0 else None

@@ -359,7 +359,6 @@ Error hipDeviceGetAttribute(int* v, int attribute, int device) {  // hipDeviceAt
 Error hipDeviceGetPCIBusId(char* s, int n, int) { snprintf(s, n, "0000:00:00.0"); return ok; }
 Error hipDeviceGetByPCIBusId(int* d, const char*) { *d = 0; return ok; }
 Error hipDeviceGetLimit(Bytes* z, int) { *z = 0; return ok; }
-Error hipDeviceSetLimit(int, Bytes) { return ok; }
 Error hipDeviceCanAccessPeer(int* v, int, int) { *v = 0; return ok; }
 Error hipDeviceEnablePeerAccess(int, unsigned) { return failed(invalid_device); }
 Error hipDeviceDisablePeerAccess(int) { return failed(invalid_device); }
@@ -369,8 +368,6 @@ Error hipDeviceSynchronize() {
   reach_all();
   return failed(sticky);
 }
-Error hipProfilerStart() { return ok; }
-Error hipProfilerStop() { return ok; }
 
 // --- memory -------------------------------------------------------------------------------------------------------------------------------
 
@@ -383,8 +380,6 @@ Error hipMalloc(void** p, Bytes bytes) {
   return failed(sticky);
 }
 Error hipMallocManaged(void** p, Bytes bytes, unsigned) { return hipMalloc(p, bytes); }
-Error hipMallocArray(void**, ...) { return failed(not_supported); }
-Error hipMalloc3DArray(void**, ...) { return failed(not_supported); }
 Error hipFree(void* p) {  // waits for the device, as CUDA's does
   Guard g(one_at_a_time);
   if (!p) return ok;
@@ -396,9 +391,7 @@ Error hipFree(void* p) {  // waits for the device, as CUDA's does
   freed((char*)p);
   return failed(sticky);
 }
-Error hipFreeArray(void*) { return failed(not_supported); }
 Error hipHostMalloc(void** p, Bytes bytes, unsigned) { Guard g(one_at_a_time); *p = made(bytes, true); return failed(*p ? ok : out_of_memory); }
-Error hipHostAlloc(void** p, Bytes bytes, unsigned flags) { return hipHostMalloc(p, bytes, flags); }
 Error hipHostFree(void* p) {
   Guard g(one_at_a_time);
   if (!p) return ok;
@@ -408,8 +401,6 @@ Error hipHostFree(void* p) {
   freed((char*)p);
   return ok;
 }
-Error hipHostRegister(void* p, Bytes bytes, unsigned) { Guard g(one_at_a_time); rooms[(char*)p] = {bytes, 0, true}; return ok; }
-Error hipHostUnregister(void* p) { Guard g(one_at_a_time); reach_all(); return failed(rooms.erase((char*)p) ? ok : invalid_value); }
 Error hipMemGetInfo(Bytes* free, Bytes* total) { Guard g(one_at_a_time); *total = TOTAL; *free = TOTAL - used; return ok; }
 Error hipMemcpyAsync(void* to, const void* from, Bytes bytes, int, void* stream) { Guard g(one_at_a_time); return copied(to, from, bytes, stream); }
 Error hipMemcpy(void* to, const void* from, Bytes bytes, int) {
@@ -421,17 +412,6 @@ Error hipMemcpy(void* to, const void* from, Bytes bytes, int) {
 }
 Error hipMemcpyPeer(void* to, int, const void* from, int, Bytes bytes) { return hipMemcpy(to, from, bytes, 4); }
 Error hipMemcpyPeerAsync(void* to, int, const void* from, int, Bytes bytes, void* stream) { return hipMemcpyAsync(to, from, bytes, 4, stream); }
-Error hipMemcpy2DAsync(char* to, Bytes pitch, const char* from, Bytes from_pitch, Bytes width, Bytes height, int, void* stream) {
-  Guard g(one_at_a_time);
-  for (Bytes row = 0; row < height; row++) if (Error e = copied(to + row * pitch, from + row * from_pitch, width, stream)) return e;
-  return ok;
-}
-Error hipMemcpy2D(char* to, Bytes pitch, const char* from, Bytes from_pitch, Bytes width, Bytes height, int kind) {
-  Guard g(one_at_a_time);
-  if (Error e = hipMemcpy2DAsync(to, pitch, from, from_pitch, width, height, kind, nullptr)) return e;
-  if (legacy.last) reach({legacy.last});
-  return failed(sticky);
-}
 Error hipMemsetAsync(void* to, int value, Bytes bytes, void* stream) { Guard g(one_at_a_time); return enqueued(stream, [=] { memset(to, value, bytes); }); }
 Error hipMemset(void* to, int value, Bytes bytes) { return hipMemsetAsync(to, value, bytes, nullptr); }
 Error hipMemPrefetchAsync(const void*, Bytes, int, void*) { return ok; }
@@ -594,7 +574,6 @@ Error hipGraphLaunch(void* executable, void* stream) {
     }
   });
 }
-Error hipGraphUpload(void*, void*) { return ok; }
 Error hipGraphExecDestroy(void* g) { delete (Graph*)g; return ok; }
 Error hipGraphDestroy(void* g) { delete (Graph*)g; return ok; }
 Error hipGraphDebugDotPrint(void* graph, const char* path, unsigned) {
@@ -648,7 +627,6 @@ Error hipModuleGetGlobal(void** p, Bytes* bytes, void* m, const char* name) {
   rooms.insert({(char*)*p, {*bytes, 0, false}});
   return ok;
 }
-Error hipModuleGetTexRef(void**, void*, const char*) { return failed(not_supported); }
 Error hipModuleLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params, void**) {
   Guard g(one_at_a_time);
   auto* function = (Function*)f;
@@ -660,9 +638,6 @@ Error hipModuleLaunchKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsi
   for (int i = 0; function->kernel->sizes[i]; i++) values.emplace_back((char*)params[i], (char*)params[i] + function->kernel->sizes[i]);
   gpuad_launch launch = {{gx, gy, gz}, {bx, by, bz}, shared, late ? dice() | 1 : 0};
   return enqueued(stream, [kernel = function->kernel, launch, values] { ran(kernel, launch, values); });
-}
-Error hipModuleLaunchCooperativeKernel(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params) {
-  return hipModuleLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, nullptr);
 }
 Error hipLaunchKernel(const void*, ...) {
   fprintf(stderr, "gpuad: a kernel that is compiled into CuPy for a GPU cannot run on the CPU\n");
@@ -681,25 +656,18 @@ Error hipFuncSetAttribute(void* f, int attribute, int value) {
   ((Function*)f)->shared = value;
   return ok;
 }
-Error hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int* n, void*, int block, Bytes) { *n = 2048 / std::max(block, 1); return ok; }
 Error hipOccupancyMaxActiveBlocksPerMultiprocessor(int* n, const void*, int block, Bytes) { *n = 2048 / std::max(block, 1); return ok; }
-Error hipModuleOccupancyMaxPotentialBlockSize(int* grid, int* block, ...) { *grid = int(PROCESSORS); *block = 256; return ok; }
 Error hipOccupancyMaxPotentialBlockSize(int* grid, int* block, ...) { *grid = int(PROCESSORS); *block = 256; return ok; }
-Error hipCreateTextureObject(void*, ...) { return failed(not_supported); }
-Error hipDestroyTextureObject(void*) { return failed(not_supported); }
 Error hipCreateSurfaceObject(void*, ...) { return failed(not_supported); }
 Error hipDestroySurfaceObject(void*) { return failed(not_supported); }
 Error hipIpcGetMemHandle(void*, void*) { return failed(not_supported); }
 Error hipIpcOpenMemHandle(void**, ...) { return failed(not_supported); }
 Error hipIpcCloseMemHandle(void*) { return failed(not_supported); }
-Error hipIpcGetEventHandle(void*, void*) { return failed(not_supported); }
-Error hipIpcOpenEventHandle(void**, ...) { return failed(not_supported); }
 
 // Registration of kernels that are compiled into CuPy: they are for a GPU.
 void** __hipRegisterFatBinary(const void*) { static void* none; return &none; }
 void __hipUnregisterFatBinary(void**) {}
 void __hipRegisterFunction(...) {}
-void __hipRegisterVar(...) {}
 Error __hipPushCallConfiguration(...) { return ok; }
 Error __hipPopCallConfiguration(...) { return ok; }
 
