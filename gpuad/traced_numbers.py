@@ -53,7 +53,7 @@ class Recorder:
         self.closed = False
 
     def new(self, value: Any) -> Traced:
-        """What stands for a value that is another one for other numbers."""
+        """A stand-in for a value that is another one for other numbers."""
         self.count += 1
         if self.count + len(self.guards) > _LONG:
             raise TypeError("an analysis of so many steps is not traced")

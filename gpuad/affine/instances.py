@@ -44,8 +44,8 @@ class _Table:
 
 @dataclass(frozen=True, eq=False)
 class _Every:
-    """What holds in every iteration of a while loop: `forms`, variables by the `counter`, and `terms` of its condition, over them and the
-    values `before` the loop. `last`: the number of the last iteration at most."""
+    """Facts that hold in every iteration of a while loop: `forms`, variables by the `counter`, and `terms` of its condition, over
+    them and the values `before` the loop. `last`: the number of the last iteration at most."""
 
     counter: ir.Var
     before: dict[ir.Var, Node]
@@ -401,7 +401,7 @@ class Walk:
             self.counted[stmt.count] = every
 
     def of_every(self, loop: ir.While) -> _Every:
-        """What holds in every iteration of a loop."""
+        """Facts that hold in every iteration of a loop."""
         assert loop.counter is not None
         forms = [ir.Let(c.var, form) for c in loop.carried if (form := closed_form(loop, c)) is not None and form.type.is_integer]
         moving = bound_in(loop) - {loop.counter, *(let.var for let in forms)}
@@ -419,7 +419,7 @@ class Walk:
         return found
 
     def holding(self, every: _Every, index: Node) -> list[Node]:
-        """What is known of an iteration that there is."""
+        """The facts about an iteration that there is."""
         values, wide = self.values_in(every, index), self.graph.dim(index.args[0], I64, -(1 << 62), (1 << 62) - 1)
         last = self.graph.compare("<=", wide, self.graph.constant(every.last, I64))
         return [last, *(self.under(values, term) for term in every.terms)]

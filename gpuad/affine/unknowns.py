@@ -37,7 +37,7 @@ class Unknowns:
         return self.graph.dim(name, node.type, *limits(node.type))
 
     def popped(self, stack: int, place: int, value: Node) -> Node:
-        """What was pushed, of which no more is known."""
+        """A value that was pushed, of which no more is known."""
         return replace(value, op="popped", args=(stack, place, *value.args)) if value.type.is_integer else value
 
     def completed(self, effect: Effect) -> Effect:
@@ -62,7 +62,7 @@ class Unknowns:
         return Dim(name, (self.graph.compare(">=", wide, ends[0]), self.graph.compare("<=", wide, ends[1])), False)
 
     def range_of(self, number: Node) -> tuple[int, int]:
-        """Where a number lies, which is one of those that it was made of, with constants that were added any number of times; a signed one
+        """The range of a number that is one of those that it was made of, with constants that were added any number of times; a signed one
         does not leave its type by that."""
         least, most = limits(number.type)
         waiting, seen, leaves = [number], set[Node](), list[Node]()

@@ -78,7 +78,7 @@ def is_thread(expr: Expr) -> bool:
 
 
 def parts(stmt: Stmt, varies: Callable[[Expr], bool], lets: Mapping[Var, Expr]) -> bool:
-    """Whether threads, between which some expressions vary, may go different ways in a control statement. A loop that counts from a signed
+    """True if threads, between which some expressions vary, may go different ways in a control statement. A loop that counts from a signed
     start to a stop runs as often in all of them if the difference does not vary."""
     if not any(varies(e) for e in steering(stmt)):
         return False

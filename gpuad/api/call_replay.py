@@ -286,7 +286,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _seen(array: np.ndarray[Any, Any]) -> Any:
-    """Where an array lies and how, and the same of the allocation behind it, with what lends that memory."""
+    """The place and layout of an array, and the same of the allocation behind it, with what lends that memory."""
     if array.base is None:
         return _placed(array)
     owner = owner_of(array)

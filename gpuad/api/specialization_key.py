@@ -37,7 +37,7 @@ _LARGEST = {"float32": 3e38, "float64": float("inf")}  # below it a number is ro
 
 
 def specialization_key(grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, numbers: bool = True) -> Hashable:
-    """What two calls have to share to be alike, or to be so but for their whole `numbers`; None for what is not known to be said by it."""
+    """The key that two calls have to share to be alike, or to be so but for their whole `numbers`; None for what it is not known to say."""
     if not (plain(grid) and plain(block) and type(shared_mem) is int and isinstance(args, tuple | list)):
         return None
     found: list[Any] = [grid, block, shared_mem]

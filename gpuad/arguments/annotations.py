@@ -583,7 +583,7 @@ def _python_number(value: Any) -> Any:
 
 
 def _said(key: Any) -> Hashable:
-    """What a key of numbers and slices says, to be looked up by; None for any other."""
+    """A hashable form of a key of numbers and slices, to look it up by; None for any other."""
     if type(key) is not tuple:
         return _said_alone(key)
     parts = tuple(map(_said_alone, key))
@@ -648,7 +648,7 @@ def _order(order: Any, x: Any) -> str:
 
 
 def _sizes(shape: tuple[Any, ...]) -> Hashable:
-    """What a shape of whole numbers says, to be looked up by; None for any other."""
+    """A hashable form of a shape of whole numbers, to look it up by; None for any other."""
     sizes = shape[0] if len(shape) == 1 and type(shape[0]) is tuple else shape
     return ("reshape", *sizes) if all(type(n) is int for n in sizes) else None
 

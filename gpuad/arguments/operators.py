@@ -128,7 +128,7 @@ def _comparison(name: str) -> Any:
 
 
 def _values(x: Any) -> Any:
-    """What is compared of an operand, of which the result has nothing."""
+    """The part of an operand that is compared, of which the result has nothing."""
     return x.own_primal if hasattr(type(x), "own_primal") else getattr(x, "primal", x)
 
 

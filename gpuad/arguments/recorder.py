@@ -53,8 +53,8 @@ class Recorder(Protocol):
         """The view of a pair that `make` makes, or that which it made before for what `key` says."""
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], by_content: bool = False) -> Any:
-        """What a function gives that looks at what its arguments are and never at what is in them; what it recorded is made again at once
-        where the program is known. `by_content`: it looks into plain arrays among them."""
+        """The result of a function that looks at what its arguments are and never at what is in them; what it recorded is made again at
+        once where the program is known. `by_content`: it looks into plain arrays among them."""
 
     def make_again(self) -> bool:
         """Makes it; False if the program is another one."""

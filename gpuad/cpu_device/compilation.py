@@ -83,7 +83,7 @@ def compiled(text: str, options: list[str], names: list[str], headers: dict[str,
 
 
 def kernels_folder() -> Path:
-    """Where CuPy keeps what is compiled for this device: it knows neither our compiler nor our headers, so each has a folder of its own."""
+    """CuPy's folder for what is compiled for this device: one for each compiler and set of headers, of which it knows nothing."""
     compiler, sources = find_compiler(), sorted(NATIVE.rglob("*.h"))
     texts = [path.read_text(encoding="utf-8") for path in (*sources, Path(__file__), Path(__file__).with_name("kernel_text.py"))]
     return usable_folder() / f"cupy-{key_of(*texts, compiler.version, ' '.join(compiler.command))[:16]}"
@@ -91,8 +91,8 @@ def kernels_folder() -> Path:
 
 @cache
 def _header(compiler: Compiler) -> Path:
-    """What every text begins with: the functions that CUDA has and C++ has not, as the executor of the CPU has them, and the language; in
-    the compiler's own form where it has one."""
+    """The header that every text begins with: the functions that CUDA has and C++ has not, as the executor of the CPU has them, and the
+    language; in the compiler's own form where it has one."""
     pieces = functions()
     text = "\n".join((_LIBRARY, *(pieces[name] for name in _FUNCTIONS), f'}}\n#undef GPUAD_INLINE\n#include "{INCLUDE}/gpuad_device.h"\n'))
     read = text + "".join(path.read_text(encoding="utf-8") for path in sorted(NATIVE.rglob("*.h")))

@@ -16,7 +16,7 @@ _DTYPES = {"R": "f4", "C": "c8", "D": "f8", "Z": "c16"}
 
 @dataclass(frozen=True)
 class Layout:
-    """How a batch of arrays lies in memory, in elements: the extents around each axis, the innermost step, and from one to the next."""
+    """The layout of a batch of arrays in memory, in elements: the extents around each axis, the innermost step, from one to the next."""
 
     extents: tuple[int, ...]
     step: int

@@ -29,7 +29,7 @@ _RUNTIME = "libamdhip64"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a wheel asks for: libraries by name, functions of the runtime and of other libraries by their version, and those without one."""
+    """The needs of a wheel: libraries by name, functions of the runtime and of other libraries by their version, and those without one."""
 
     libraries: tuple[str, ...]
     versioned: Mapping[str, tuple[str, ...]]
@@ -50,7 +50,7 @@ def wheel() -> Path:
 
 
 def wanted(folder: Path) -> Wanted:
-    """What the modules of the wheel ask for. LaunchError if they ask for CUDA instead."""
+    """The needs of the modules of the wheel. LaunchError if they ask for CUDA instead."""
     reader = shutil.which("readelf")
     if reader is None:
         raise CompileError("`readelf` is missing, which says what CuPy asks for: install binutils")

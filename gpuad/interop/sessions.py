@@ -104,7 +104,7 @@ class Running:
         return make()
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], by_content: bool = False) -> Any:
-        """What a function gives: it is called."""
+        """The result of a function: it is called."""
         return function(*args, **keywords)
 
     def make_again(self) -> bool:

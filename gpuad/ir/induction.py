@@ -99,7 +99,7 @@ def _iteration(loop: ir.For | ir.While, kind: Scalar) -> ir.Expr | None:
 
 
 def _moved_by_all(loop: ir.For, carried: ir.Carried) -> ir.Expr | None:
-    """What a loop between constants leaves of a variable that it moves by a fixed step."""
+    """The value that a loop between constants leaves of a variable that it moves by a fixed step."""
     moved = _moved(loop, carried.var, _GoingOn(loop).value(carried.next))
     ends = [int(e.value) for e in (loop.start, loop.stop, loop.step) if isinstance(e, ir.Constant)]
     if moved is None or len(ends) < 3:
@@ -109,7 +109,7 @@ def _moved_by_all(loop: ir.For, carried: ir.Carried) -> ir.Expr | None:
 
 
 class _GoingOn:
-    """What holds at the end of an iteration that another one follows."""
+    """Facts that hold at the end of an iteration that another one follows."""
 
     def __init__(self, loop: ir.For | ir.While) -> None:
         inside = [s for block in blocks(loop) for s in walk_stmts(block)]

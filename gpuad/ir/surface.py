@@ -476,7 +476,7 @@ def is_lvalue(value: Expr) -> bool:
 
 
 def without_casts(value: Expr) -> Expr:
-    """What is cast, if anything."""
+    """The expression that is cast, if any."""
     while isinstance(value, Cast):
         value = value.operand
     return value

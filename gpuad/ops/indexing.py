@@ -64,7 +64,7 @@ def _direct(array: NdArray, key: tuple[Any, ...]) -> Any:
 
 
 def _are_distinct(where: Any, key: Any) -> bool:
-    """Whether no element is named twice."""
+    """True if no element is named twice."""
     if getattr(getattr(key, "dtype", None), "kind", "") == "b":
         return True
     library = namespace(where)

@@ -40,7 +40,7 @@ _MOST = 6  # arrays that a function depends on
 
 @dataclass(frozen=True)
 class System:
-    """What is solved and how. Two are equal if they are the same: a program that comes again is known by that."""
+    """A system and how it is solved. Two are equal if they are the same: a program that comes again is known by that."""
 
     operator: Operator
     solver: str | Callable[..., Any]

@@ -57,7 +57,7 @@ def _product(x: Any, y: Any, matrix: Matrix) -> None:
 
 
 def is_sparse(a: Any) -> bool:
-    """Whether it is a sparse matrix or linear operator, of SciPy or CuPy."""
+    """True if it is a sparse matrix or linear operator, of SciPy or CuPy."""
     return hasattr(a, "tocsr") or (hasattr(a, "matvec") and hasattr(a, "rmatvec"))
 
 

@@ -103,7 +103,7 @@ class Tape:
 
     @property
     def stats(self) -> Stats:
-        """What the last recording and reverse took, in bytes; `allocations` counts chunks of memory that had to be had."""
+        """Bytes that the last recording and reverse took; `allocations` counts chunks of memory that had to be had."""
         return self._recording.stats
 
     @property

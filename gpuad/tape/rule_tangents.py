@@ -63,7 +63,7 @@ def _value(x: Any) -> Any:
 
 
 def _tangent(x: Any, value: Any) -> Any:
-    """What a shadow holds; zeros, of a number 0, where there is none."""
+    """The content of a shadow; zeros, of a number 0, where there is none."""
     if isinstance(x, Duplicated):
         return x.shadow
     if isinstance(x, Active):

@@ -53,7 +53,7 @@ def second_checks(
         return
 
     def agrees(found: Vector, centre: Vector) -> Suffices | None:
-        """Whether differences of one step agree with all elements of what was found, so that no other step is tried."""
+        """True if differences of one step agree with all elements of what was found, so that no other step is tried."""
         ones = {key: np.ones_like(values) for key, values in found.items()}
         return (lambda slopes: _error(found, slopes, ones, centre) <= precision.taylor) if alone else None
 

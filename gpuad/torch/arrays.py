@@ -63,7 +63,7 @@ class _Borrowed:
 
 
 def lies_as(tensor: Any, layout: Any) -> bool:
-    """Whether a tensor lies as it did in a launch (shape, strides, type)."""
+    """True if a tensor lies as it did in a launch (shape, strides, type)."""
     return bool(tensor.stride() == layout[1] and tensor.shape == layout[0] and tensor.dtype is layout[2])
 
 

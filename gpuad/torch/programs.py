@@ -183,7 +183,7 @@ class _Lease:
 
 
 def _is_batch(seed: Any) -> bool:
-    """Whether a seed is a batch of PyTorch's vmap, of the new one or of the older one."""
+    """True if a seed is a batch of PyTorch's vmap, of the new one or of the older one."""
     own = torch._C._functorch
     return seed is not None and bool(own.is_functorch_wrapped_tensor(seed) or own.is_legacy_batchedtensor(seed))
 

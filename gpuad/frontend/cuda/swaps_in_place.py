@@ -117,7 +117,7 @@ class _Reading:
 
 
 def _root(before: Sequence[surface.Stmt], pointer: surface.Expr) -> surface.Expr | None:
-    """What the address is at last: a pointer to a number with a gradient, through variables that hold it under another type."""
+    """The address at last: a pointer to a number with a gradient, through variables that hold it under another type."""
     values = {s.declaration: s.init for s in before if isinstance(s, surface.Declare) and isinstance(s.init, surface.Expr)}
     plain = surface.without_casts(pointer)
     while not _is_real(plain.type) and isinstance(plain, surface.Name) and plain.declaration in values:
@@ -144,7 +144,7 @@ def _is_real(kind: Type) -> bool:
 
 
 def _value(loop: Loop, reading: _Reading) -> surface.Expr | None:
-    """What the new content is made of besides the old one, which does not change in the loop."""
+    """The operand of the new content besides the old one, which does not change in the loop."""
     made = {d.declaration: d.init for d in surface.walk(loop) if isinstance(d, surface.Declare) and isinstance(d.init, surface.Expr)}
     changed = {n.target.declaration for n in surface.walk(loop) if isinstance(n, surface.Assign) and isinstance(n.target, surface.Name)}
     (swap,) = (node for node in surface.walk(loop) if isinstance(node, surface.AtomicCall))

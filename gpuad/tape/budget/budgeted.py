@@ -130,7 +130,7 @@ class Budget(FirstRecording):
         return self._scripted
 
     def scripted(self) -> Scripted | None:
-        """What a reversal follows; None where all that adjoints need was kept, as without a budget."""
+        """The schedule that a reversal follows; None where all that adjoints need was kept, as without a budget."""
         if self._scripted is None and not self.stores:
             self._take_best(self._after.best, self._after.whole, "Arrays are as the program left them.")
         if self._scripted is None and not self.transient.pinned:

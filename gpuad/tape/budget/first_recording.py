@@ -47,7 +47,7 @@ class FirstRecording(BudgetMemory):
 
     @property
     def signatures(self) -> list[Any]:
-        """What tells operations apart."""
+        """The keys that tell operations apart."""
         return [op.key.signature for op in self.tape.trace.operating()]
 
     def stacks(self, operation: Launched) -> int:

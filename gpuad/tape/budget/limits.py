@@ -100,7 +100,7 @@ class Limits:
         return nullcontext()
 
     def scripted(self) -> Scripted | None:
-        """What a reversal follows; None where all that adjoints need was kept."""
+        """The schedule that a reversal follows; None where all that adjoints need was kept."""
         return None
 
     def check_planned(self) -> None:

@@ -24,7 +24,7 @@ class Rerunning(Protocol):
 
 
 def rerun_of(op: Op, recording: Rerunning) -> Rerun:
-    """How an op that is an operation runs again."""
+    """The rerun of an op that is an operation."""
     operation, known = op.operation, op.known
     if isinstance(operation, Launched):
         assert isinstance(known, KnownLaunch)

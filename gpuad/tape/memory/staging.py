@@ -182,7 +182,7 @@ class Staging:
         return self._array(x, like)
 
     def takes_alone(self, x: Any, inside: Any, like: Outline) -> bool:
-        """Whether an array that is all of its memory, laid out like all of the buffer in `like`, which is `inside`, has come there, or
+        """True if an array that is all of its memory, laid out like all of the buffer in `like`, which is `inside`, has come there, or
         comes there now: as `arguments` finds it, in fewer looks, or not at all."""
         if x.base is not None or not isinstance(like, KnownArray) or self._unmade or x.shape != inside.shape or x.strides != inside.strides:
             return False

@@ -54,7 +54,7 @@ class CallKey:
 
     @property
     def signature(self) -> tuple[Any, Any]:
-        """What tells operations apart."""
+        """The key that tells operations apart."""
         return self.what, self.line
 
     @property

@@ -29,17 +29,17 @@ class ChangeMarks:
 
     @property
     def looks(self) -> bool:
-        """Whether each operation is followed by a look at what it left behind."""
+        """True if each operation is followed by a look at what it left behind."""
         return self._exact or (self._first() and any(map(self._looks_at, self._footprints.allocations.values())))
 
     def _looks_at(self, a: Allocation) -> bool:
-        """Whether an allocation is looked at. In a first recording it is where that costs little beside the recording, for views that were
+        """True if an allocation is looked at. In a first recording it is where that costs little beside the recording, for views that were
         made before anything was locked, and where others have the memory, too, so that it cannot be locked."""
         return self._exact or a.root.nbytes <= SMALL or borrows_memory(a.root)
 
     def compare(self, operation: Operation | None, time: int) -> None:
-        """What the operation works on is as the operation before left it, as far as it is needed or has a shadow; at the end (None) all
-        allocations are. Raises TapeError."""
+        """Checks that what the operation works on is as the operation before left it, as far as it is needed or has a shadow; at
+        the end (None) that all allocations are. Raises TapeError."""
         allocations = self._footprints.worked_on(operation) if operation is not None else self._footprints.allocations.values()
         for a in (a for a in allocations if a.marks):
             marks = a.marks[:1] if operation is not None and self._renews(operation, a) else a.marks
@@ -51,7 +51,7 @@ class ChangeMarks:
                 )
 
     def _renews(self, operation: Operation, a: Allocation) -> bool:
-        """Whether an operation surely overwrites what is looked at of an allocation, which it does not read: what was there does not matter
+        """True if an operation surely overwrites what is looked at of an allocation, which it does not read: what was there does not matter
         then, but to an exact check."""
         if (
             self._exact

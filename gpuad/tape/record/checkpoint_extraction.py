@@ -47,7 +47,7 @@ def reads_fewer_bytes(operation: Launched, cut: Cutting) -> bool:
 
 
 def writes_values(op: Op, cut: Cutting) -> bool:
-    """Whether the launch that an op makes can write values itself."""
+    """True if the launch that an op makes can write values itself."""
     launch = _launch(op) if pipeline.chaining() else None
     return launch is not None and _kernel(_launched(op), launch.kernel, cut) is not None
 

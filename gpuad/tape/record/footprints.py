@@ -92,11 +92,11 @@ class Footprints:
         return call.fact(kernel.facts, ("reaches", adjoint), key, source, partial(reaches_of, source, adjoint, call))
 
     def reach(self, kernel: Kernel, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
-        """What a launch does to memory, and what the adjoint reads, by its parameters."""
+        """The effects of a launch on memory, and what the adjoint reads, by its parameters."""
         return self.effects_of(self._reaches(kernel, adjoint.primal, adjoint, call), call)
 
     def touched(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
-        """What the primal reads and writes in this call; found out once."""
+        """The regions that the primal reads and writes in this call; found out once."""
         known = self._met_by.get(id(call.bound))
         if known is None:
             known = self._met_by[id(call.bound)] = call.bound, *self._touching(kernel, call)
@@ -109,17 +109,17 @@ class Footprints:
         return [self._use(r, call) for r in found[0]], [self._use(r, call) for r in found[1]]
 
     def read_again(self, kernel: Kernel, primal: Primal, call: Call) -> list[Use]:
-        """What decides what a launch writes, what it adds to included."""
+        """The regions that decide what a launch writes, what it adds to included."""
         key = call.key_of(primal)
         found = call.fact(kernel.facts, ("read again",), key, primal, partial(reads_again, primal, call))
         return [self._use(r, call) for r in found]
 
     def touched_by(self, operation: Launched) -> tuple[list[Use], list[Use]]:
-        """What a launch reads and writes."""
+        """The regions that a launch reads and writes."""
         return self.touched(operation.kernel, operation.call)
 
     def _use(self, reach: Reach, call: Call) -> Use:
-        """What a reach means in this call."""
+        """The region of a reach in this call."""
         argument = call.bound.arguments[reach.position]
         memory = argument.memory
         assert memory is not None
@@ -127,14 +127,14 @@ class Footprints:
         return Use(self.allocation(memory), absolutely(reach, call), reach.position, passed)
 
     def effects_of(self, reaches: Reaches, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
-        """What is remembered of a launch, for the memory of this call."""
+        """The remembered footprint of a launch, for the memory of this call."""
         parts = (reaches.writes, reaches.before, reaches.after, reaches.must)
         made = {id(r): self._use(r, call) for part in parts for r in part}
         groups = (tuple(made[id(r)] for r in part) for part in parts)
         return Effects(*groups), {key: made[id(r)] for key, r in reaches.uses.items()}
 
     def uses(self, operation: Operation) -> list[Use]:
-        """What an operation reads and writes."""
+        """The regions that an operation reads and writes."""
         if isinstance(operation, Launched):
             return [use for part in self.touched_by(operation) for use in part]
         if isinstance(operation, Ruled):

@@ -238,7 +238,7 @@ class Judge:
                 )
 
     def _note_bare_launch(self, operation: Launched, seen: Sequence[Use]) -> None:
-        """What the launch read and wrote without a shadow: of interest if one turns up later."""
+        """Notes what the launch read and wrote without a shadow: of interest if one turns up later."""
         arguments = operation.call.bound.arguments
         escaped = {e.buffer for e in operation.adjoint.escapes} if operation.adjoint is not None else set()
         spread = any(u.allocation.tainted & u.region and arguments[u.position].kind != "stopped" for u in seen)
@@ -259,6 +259,6 @@ class Judge:
 
 
 def _inside(a: Any, region: Region) -> Region:
-    """What of a region lies inside of an argument's view: of a struct, the numbers of the pointer's type. Integers that share an allocation
-    with floats are no business of theirs where it is not known how far a kernel reaches."""
+    """The part of a region that lies inside of an argument's view: of a struct, the numbers of the pointer's type. Integers that share an
+    allocation with floats are no business of theirs where it is not known how far a kernel reaches."""
     return region & bytes_of(a).moved(a.memory.offset * a.memory.itemsize)

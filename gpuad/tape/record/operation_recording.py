@@ -340,7 +340,7 @@ class OperationRecording(Repeating):
 
 
 def _making(op: Op) -> Action | None:
-    """What makes an op: with what it writes down for its adjoint, if there is room for that."""
+    """The actions that make an op: with what it writes down for its adjoint, if there is room for that."""
     operation, known = op.operation, op.known
     if not isinstance(operation, Launched) or not operation.logs:
         return op.run

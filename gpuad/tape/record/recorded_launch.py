@@ -158,7 +158,7 @@ class Reaches:
 
 
 def reaches_of(kernel: Kernel, adjoint: Adjoint | None, call: Call, numbers: Numbers) -> Reaches:
-    """What a launch with these numbers and its adjoint reach."""
+    """The reaches of a launch with these numbers and of its adjoint."""
     written = writes(kernel, call, numbers)
     must = _must(kernel, call, written, numbers)
     if adjoint is None:
@@ -253,7 +253,7 @@ def _reaches(kernel: Kernel, call: Call, kinds: tuple[Any, ...], numbers: Number
 
 
 def reads(kernel: Kernel, call: Call, numbers: Numbers) -> tuple[Reach, ...]:
-    """What the primal reads in a launch with these numbers."""
+    """The regions that the primal reads in a launch with these numbers."""
     return _reaches(kernel, call, (Load, Atomic), numbers)
 
 

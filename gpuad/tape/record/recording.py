@@ -58,7 +58,7 @@ class Recording:
 
     @property
     def operations(self) -> list[Operation]:
-        """What was recorded that works on memory, in order."""
+        """The operations that work on memory, in order."""
         return self.trace.operations
 
     @property
@@ -76,7 +76,7 @@ class Recording:
         return self.footprints.allocation(memory)
 
     def touched(self, operation: Launched) -> tuple[list[Use], list[Use]]:
-        """What a launch reads and writes."""
+        """The regions that a launch reads and writes."""
         return self.footprints.touched_by(operation)
 
     def _require(self, state: State) -> None:

@@ -99,12 +99,12 @@ class Trace:
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing but operations, each as it is made again."""
+        """True if there is nothing but operations, each as it is made again."""
         return self.is_whole and len(self.ops) == len(self.operations)
 
     @property
     def reruns(self) -> list[Rerun]:
-        """How operations run again, in a budget."""
+        """The reruns of operations, in a budget."""
         return [op.rerun for op in self.operating() if op.rerun is not None]
 
     def change(self, time: int, **parts: Any) -> None:

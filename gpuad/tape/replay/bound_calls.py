@@ -92,7 +92,7 @@ class BoundCalls:
         self._pairs: dict[int, Any] | None = None  # of the program, and views of them: objects that are kept as long as it is known
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any], by_content: bool = False) -> Any:
-        """What the function gives for the arguments; what it does is recorded, or done again. `by_content`: it looks into plain arrays."""
+        """The function's result for the arguments; what it does is recorded, or done again. `by_content`: it looks into plain arrays."""
         cursor = self._cursor
         if cursor.expected is None:
             return function(*args, **keywords)
@@ -114,7 +114,7 @@ class BoundCalls:
     # --- a call that comes again ---------------------------------------------------------------------------------------------------------
 
     def _fits(self, bound: BoundCall, given: tuple[Any, ...], keywords: Mapping[str, Any], taken: list[tuple[Any, Any]]) -> bool:
-        """Whether a call is the one that was bound. `taken`: gets the arrays that have come in the places of others."""
+        """True if a call is the one that was bound. `taken`: gets the arrays that have come in the places of others."""
         expected = bound.expected
         if len(given) != len(expected) or (bound.names != tuple(keywords) if bound.names or keywords else False):
             return False
@@ -149,7 +149,7 @@ class BoundCalls:
         return x is a or (kind == _SAME and type(x) is type(a) and same(a, x))
 
     def _is_array(self, x: Any, a: Any, like: Outline, taken: list[tuple[Any, Any]]) -> bool:
-        """Whether an array is what a step works on, or what the buffer stands for on which it does."""
+        """True if an array is what a step works on, or what the buffer stands for on which it does."""
         if type(x) is not np.ndarray:
             return False
         if not self._staging.takes_alone(x, a, like):
@@ -182,7 +182,7 @@ class BoundCalls:
     # --- a call that was made step by step -----------------------------------------------------------------------------------------------
 
     def _bound(self, args: tuple[Any, ...], keywords: dict[str, Any], begin: int, result: Any, by_content: bool) -> BoundCall | None:
-        """What a call came to, if it is known by its arguments."""
+        """The result of a call, if it is known by its arguments."""
         ops, given = self._cursor.passed[begin:], (*args, *keywords.values())
         try:
             _check(ops, by_content)
@@ -209,7 +209,7 @@ class BoundCalls:
                 raise Unbound
 
     def _expected(self, x: Any, worked_on: Sequence[Any], by_content: bool) -> Expected:
-        """What is expected of an argument. Unbound for one that says less of a call than its content does."""
+        """The expectation of an argument. Unbound for one that says less of a call than its content does."""
         kind = type(x)
         if kind is Temporary:
             if x._made_by is None or x.owner is not self._tape:
@@ -285,18 +285,18 @@ def _check(ops: Sequence[Op], by_content: bool) -> None:
 
 
 def _restoring(parts: Sequence[Part]) -> tuple[Action, ...]:
-    """What puts back into parts of buffers what they hold now."""
+    """The actions that put back into parts of buffers what they hold now."""
     return tuple(copying(part.elements, part.elements.copy()) for part in parts)
 
 
 def _laid_out(pair: Any) -> tuple[Any, ...]:
-    """How the arrays of a pair lie in their memory, which their owner may change in place."""
+    """The layout of a pair's arrays in their memory, which their owner may change in place."""
     primal, shadow = pair._primal, pair._shadow
     return primal.shape, primal.strides, primal.dtype, None if shadow is None else (shadow.shape, shadow.strides)
 
 
 def _result(x: Any, given: Sequence[Any], made: Sequence[Made]) -> Result:
-    """What gives the like of a result."""
+    """The function that gives the like of a result."""
     if x is None:
         return lambda given: None
     place = next((k for k, y in enumerate(given) if y is x), None)

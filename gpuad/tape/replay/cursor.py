@@ -26,7 +26,7 @@ class Made(Protocol):
     """What is known of arrays that a tape made."""
 
     def is_own(self, array: Any) -> bool:
-        """Whether it is a view of an array that an operation made."""
+        """True if it is a view of an array that an operation made."""
 
     def owner_of_shadow(self, array: Any) -> Any:
         """The array of an operation of whose shadow it is a view; None where there is none."""
@@ -131,7 +131,7 @@ class Cursor:
         self.expected = self._ops[self.at] if self.at < len(self._ops) else END
 
     def calls(self, op: Op) -> Calls:
-        """What makes the expected op: its actions, and copies between buffers and what they stand for."""
+        """The calls that make the expected op: its actions, and copies between buffers and what they stand for."""
         known = self._calls[self.at]
         if known is None or known[0] is not op:
             known = self._calls[self.at] = op, (*loading(op.loads), *batched(op.actions), *storing(op.stores))
@@ -149,7 +149,7 @@ class Cursor:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all ops were made."""
+        """True if all ops were made."""
         return self.expected is END
 
     def finish(self) -> None:

@@ -73,7 +73,7 @@ class Repeating(Recording):
         self.cursor.remember(self.trace.ops if self.trace.is_whole else (), self.surroundings(), self.made)
 
     def unknown(self, why: str = "one of its calls was refused or failed") -> None:
-        """What a call that was refused, or has failed, left behind is no op."""
+        """Drops what a call that was refused, or has failed, left behind: it is no op."""
         self.trace.is_whole = False
         self.cursor.drop(why)
 
@@ -182,7 +182,7 @@ class Repeating(Recording):
         return copied, () if foreign else written
 
     def repeats(self, what: Any, args: Sequence[Any], given: Sequence[Any], regions: Mapping[str, Region] | None = None) -> bool:
-        """Whether a call is the expected op, which has been made then. Where it is not, the tape is ready to record it. `args`: on
+        """True if a call is the expected op, which has been made then. Where it is not, the tape is ready to record it. `args`: on
         buffers, `given`: as the caller has passed them."""
         op = self.cursor.expected
         if op is None:

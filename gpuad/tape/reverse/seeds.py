@@ -180,7 +180,7 @@ class SeedKey:
 
 
 def as_before(seeds: Mapping[Any, Any], resolved: Sequence[Seed], last: Mapping[Where, Callable[[], Any]]) -> bool:
-    """Whether all seeds are numbers, or arrays that were the `last` ones too, each for the array of one shadow, and are read where they are
+    """True if all seeds are numbers, or arrays that were the `last` ones too, each for the array of one shadow, and are read where they are
     or copied from there: then the next reversal with them will be this one."""
     if len(seeds) != len(resolved) or type(seeds) is not dict:
         return False
