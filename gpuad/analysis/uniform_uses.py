@@ -53,6 +53,11 @@ def uniform_uses(kernel: Kernel) -> UniformUses:
     return UniformUses(numbers, tuple(_uses((kernel.body,), numbers)))
 
 
+def uniform_lets(kernel: Kernel) -> dict[Var, Expr]:
+    """The variables of a kernel that stand for uniform expressions, with these in terms of its whole numbers."""
+    return _uniform_lets(walk_stmts(kernel.body), {p: k for k, p in enumerate(kernel.params) if isinstance(p, Var) and _is_whole(p)})
+
+
 def _is_whole(expr: Expr) -> bool:
     return expr.type.is_integer or expr.type == BOOL
 

@@ -11,13 +11,16 @@ from collections.abc import Collection, Sequence
 from ..ad.stack_layout import GROUP
 from ..ir.aliases import nulls
 from ..ir.nodes import Accumulate, Atomic, Buffer, Store
+from ..ir.printer import expr_text
 from ..ir.rewrite import walk_stmts
 from ..ir.shared import dynamic_bytes
 from ..ir.surface import Function
 from ..ir.types import Space
+from ..optimize.decided_conditions import conditions
 from ..optimize.privatisation import tiles
 from ..pipeline import Call, Stage
 from ..pipeline.derived_kernels import Adjoint
+from ..pipeline.passes import primal_of
 from ..pipeline.pattern import Parameter
 
 
@@ -38,6 +41,10 @@ def contract(function: Function, adjoint: Adjoint, stages: Sequence[Stage], plai
     if adjoint.exact:
         lines.append(f"Compile {name} and these kernels with -fmad=false: branches depend on floating-point values and must agree.")
     lines += _optional(function)
+    if adjoint.pattern.decided is not None:
+        known = zip(conditions(primal_of(function, adjoint.pattern.aliases)), adjoint.pattern.decided, strict=True)
+        sides = ", ".join(f"{expr_text(e)} is {'true' if n else 'false'}" for e, n in known if n is not None)
+        lines.append(f"Holds where {sides}.")
     lines.append(_holds(plain, frozenset(b for stage in stages for b in gathered(stage)), call))
     if call is not None:
         lines.extend(

@@ -56,12 +56,12 @@ def second_of(chosen: Kernel, plan: Planned, directions: Sequence[Any], connecte
     """The second derivative of a launch, checked and compiled. `connected`: whether what is active reaches what is, if that is not to be
     found out of this launch. Raises as `gpuad.hvp` does."""
     call = chosen.bind(*plan[1:])
-    if any(log.element.is_float for log in chosen.second(pattern_of(chosen, call)).logs):
+    if any(log.element.is_float for log in chosen.second(chosen.decided(pattern_of(chosen, call), call)).logs):
         raise UnsupportedError(f"`{chosen.name}`: second derivatives of the float that an atomic gives come in a later release")
     check_count(chosen.name, len(chosen.parameters), directions)
     call, dots = _with_directions(chosen, chosen.completed(plan), call, directions)
     pipeline.check_directions(chosen.name, call, dots)
-    pattern = pattern_of(chosen, call)
+    pattern = chosen.decided(pattern_of(chosen, call), call)
     adjoint = chosen.second(pattern)
     pipeline.check_adjoint_bounds(adjoint, call)
     check_flow(chosen, call, adjoint.escapes, adjoint.connected if connected is None else connected)

@@ -23,15 +23,17 @@ from ..arguments import activities, bind, check_count, check_form, check_launch,
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, shadow_array
 from ..arguments.conversions import is_null
 from ..arguments.recorder import current as recording
-from ..errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError
+from ..errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError, UnsupportedError
 from ..ir.aliases import NONE, Aliases, nulls
 from ..ir.nodes import Accumulate, Atomic, Store
 from ..ir.nodes import Kernel as IrKernel
+from ..ir.printer import expr_text
 from ..ir.records import is_record, numbers, split_parameter, tangent_parameter
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Declaration, Function, Global, uses_dynamic
 from ..ir.types import Pointer, Scalar, value_type
 from ..memo import specialized
+from ..optimize.decided_conditions import conditions, outcomes
 from ..pipeline import Call, executor_of
 from ..pipeline.derived_kernels import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
@@ -376,12 +378,21 @@ class Kernel(TextKernel):
 
     def derived(self, kinds: Sequence[str], grid: Any, block: Any, args: Any) -> tuple[Adjoint, Call | None]:
         """The adjoint for arguments of such kinds, and the call that it is for; without `args` that which holds for every call."""
-        adjoint = self.reverse(Pattern(self.shadow_types(kinds), optimistic=False, distances=False))
         if args is None:
-            return adjoint, None
+            return self._for_every_call(Pattern(self.shadow_types(kinds), optimistic=False, distances=False)), None
         check_count(self.name, self.parameters, args)
         call = self.bind(grid, block, annotated(args, kinds), 0, None, kinds)
         return self.reverse_for(pattern_of(self, call), call), call
+
+    def _for_every_call(self, pattern: Pattern) -> Adjoint:
+        try:
+            return self.reverse(pattern)
+        except UnsupportedError as error:
+            deciding = ", ".join(f"`{expr_text(e)}`" for e in conditions(self.primal(pattern.aliases)))
+            if not deciding:
+                raise
+            more = f"; it may be supported for what {deciding} is in a launch: pass grid=, block= and args="
+            raise UnsupportedError(error.message + more, error.span) from None
 
     # --- what is derived, kept by pattern ----------------------------------------------------------------------------------------
 
@@ -398,12 +409,29 @@ class Kernel(TextKernel):
 
     def reverse_for(self, pattern: Pattern, call: Call) -> Adjoint:
         """The adjoint whose premises hold in this launch. Raises LaunchError if it would surely leave a shadow."""
+        pattern = self.decided(pattern, call)
         adjoint = self.reverse(pattern)
         if adjoint.recording.distances and not pipeline.premises_hold(adjoint, call):
             adjoint = self.reverse(replace(pattern, distances=False))
         adjoint = adjoint if pipeline.premises_hold(adjoint, call) else self.reverse(replace(pattern, optimistic=False, distances=False))
         pipeline.check_adjoint_bounds(adjoint, call)
         return adjoint
+
+    def decided(self, pattern: Pattern, call: Call) -> Pattern:
+        """The pattern, with what this launch's whole numbers decide where there is no adjoint for all of them."""
+        if self._has_adjoint(pattern):
+            return pattern
+        plain = self.primal(pattern.aliases)
+        known = replace(pattern, decided=outcomes(plain, call.numbers(plain).scalars))
+        return known if self._has_adjoint(known) else pattern
+
+    @specialized
+    def _has_adjoint(self, pattern: Pattern) -> bool:
+        try:
+            self.reverse(pattern)
+        except UnsupportedError:
+            return False
+        return True
 
     @specialized
     def tangent(self, pattern: Pattern, recorded: tuple[int, ...] = ()) -> Tangent:

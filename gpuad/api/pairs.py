@@ -133,7 +133,8 @@ class _Pair:
             self._check_shadows(call)
             if saved.function is not chosen.function:
                 raise LaunchError(f"`{self.whole.name}`: the saved state is that of another kernel. No shadow was touched.")
-            taken = saved.adjoint.pattern.optimistic, saved.adjoint.pattern.distances
+            was = saved.adjoint.pattern
+            taken = was.optimistic, was.distances, was.decided
             pattern, adjoint, stages = once(call, ("reversed", *taken), lambda: _backward(chosen, call, *taken))
             call = exactly(call, adjoint.exact)
             pipeline.check_same(saved.call, call, saved.marks)
@@ -162,9 +163,11 @@ class _Pair:
                 )
 
 
-def _backward(chosen: Kernel, call: Call, optimistic: bool, distances: bool) -> tuple[Pattern, Adjoint, tuple[pipeline.Stage, ...]]:
+def _backward(
+    chosen: Kernel, call: Call, optimistic: bool, distances: bool, decided: tuple[int | None, ...] | None
+) -> tuple[Pattern, Adjoint, tuple[pipeline.Stage, ...]]:
     """The pattern of a reverse pass, its adjoint and its kernels, compiled."""
-    pattern = replace(pattern_of(chosen, call), optimistic=optimistic, distances=distances)
+    pattern = replace(pattern_of(chosen, call), optimistic=optimistic, distances=distances, decided=decided)
     adjoint = chosen.reverse(pattern)
     call = exactly(call, adjoint.exact)
     stages = pipeline.stages(adjoint, call)

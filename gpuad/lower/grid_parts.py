@@ -28,9 +28,10 @@ from ..analysis.uniformity import is_common, uniform
 from ..errors import UnsupportedError
 from ..ir import folding
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, bound, defined, expressions_in, grid_barrier, map_blocks, map_exprs, named, walk_stmts, written_in
+from ..ir.rewrite import Names, bound, defined, expressions_in, grid_barrier, map_exprs, named, walk_stmts, written_in
 from ..ir.types import BOOL, I32, I64, Scalar, Space
 from ..optimize.dead_code import tidy
+from ..optimize.decided_conditions import without_decided
 
 _REFUSED = (
     "grid.sync() inside a {} ({}) that is not known to be the same for all threads of the grid: each of them has to reach it; decide by "
@@ -122,7 +123,7 @@ class Plan:
         made = _Assembled(self, part, given)
         values: dict[ir.Var, ir.Expr] = {v: folding.integer(n, v.type) for v, n in fixed.items()}
         values |= {v: p for v, p in given.items() if isinstance(p, ir.Var)}
-        body = _decided(map_exprs(made.body(), lambda e: folding.evaluated(e, values)))
+        body = without_decided(map_exprs(made.body(), lambda e: folding.evaluated(e, values)))
         return replace(self.kernel, body=tidy(body))
 
 
@@ -489,16 +490,3 @@ def _is_choice(var: ir.Var, body: Iterable[ir.Stmt], keeps: Iterable[tuple[ir.Va
 
 def _asks(e: ir.Expr, var: ir.Var) -> bool:
     return isinstance(e, ir.Binary) and e.op in ("==", "!=") and e.left == var and isinstance(e.right, ir.Constant)
-
-
-def _decided(block: ir.Block) -> ir.Block:
-    """The block without conditions that are known."""
-    out: list[ir.Stmt] = []
-    for stmt in block:
-        if isinstance(stmt, ir.If) and isinstance(stmt.condition, ir.Constant):
-            holds = bool(stmt.condition.value)
-            out.extend(_decided(stmt.then if holds else stmt.otherwise))
-            out.extend(ir.Let(m.var, m.then if holds else m.otherwise, span=stmt.span) for m in stmt.merges)
-        else:
-            out.append(map_blocks(stmt, _decided))
-    return tuple(out)

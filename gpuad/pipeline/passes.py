@@ -36,6 +36,7 @@ from ..ir.types import I64, Scalar, Space, value_type
 from ..ir.verify import made, verify
 from ..lower.normalize import normalize
 from ..optimize.dead_code import eliminate_dead_code, without_output
+from ..optimize.decided_conditions import decided
 from ..optimize.privatisation import privatise_arrays, privatise_tiles
 from ..optimize.register_promotion import promote_elements
 from ..optimize.simplify import forward_stores, simplify
@@ -118,6 +119,12 @@ def absent_pointers(kernel: Kernel, request: Request) -> Kernel:
     return without_arrays(kernel, [p for i, p in enumerate(kernel.params) if i in aliases.absent and isinstance(p, Buffer)])
 
 
+def decided_conditions(kernel: Kernel, request: Request) -> Kernel:
+    """Decides conditions by the whole numbers of the launch, where no adjoint serves all of them."""
+    known = request.pattern.decided
+    return kernel if known is None else decided(kernel, known)
+
+
 def silence(kernel: Kernel, request: Request) -> Kernel:
     """A derivative prints and asserts nothing: the primal has done so once."""
     return kernel if request.loud else without_output(kernel)
@@ -164,7 +171,17 @@ def named_operands(kernel: Kernel, request: Request) -> Kernel:
 
 
 PRIMAL = (absent_pointers,)
-CANONICAL = (silence, named_results, forwarded_stores, promoted_elements, sunk_values, privatisation, tile_privatisation, named_operands)
+CANONICAL = (
+    decided_conditions,
+    silence,
+    named_results,
+    forwarded_stores,
+    promoted_elements,
+    sunk_values,
+    privatisation,
+    tile_privatisation,
+    named_operands,
+)
 
 
 # --- the adjoint --------------------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ class Pattern:
     """What a derivative depends on besides the source: for each parameter (by position) the element type of its shadow, or None; which
     parameters overlap; through which nothing is to flow; for tests, whether recording is analysed or everything is recorded; whether
     strides that are parameters may be taken to be non-zero, and whether distances may too; whether what loops carry may be read from
-    results that the launch leaves, in place of a stack."""
+    results that the launch leaves, in place of a stack; of conditions on whole numbers, whether they hold (`optimize.decided_conditions`),
+    where that is asked."""
 
     shadows: tuple[Scalar | None, ...]
     aliases: Aliases = NONE
@@ -33,6 +34,7 @@ class Pattern:
     optimistic: bool = True
     distances: bool = True
     results: bool = True
+    decided: tuple[int | None, ...] | None = None
 
 
 @dataclass(frozen=True)
