@@ -1,7 +1,8 @@
 """Searches and proofs: `python -m benchmarks.searches [TEXT ...]`, the largest CPU time that a launch spends in each, with its limit.
 
 Of the cases of kernels/ whose names have one of the texts in them (of all by default), and of MADE_UP launches (`made_up`), all is done
-that comes before the first launch of a reverse pass, down to its texts for a GPU and for a CPU. Of each search: its limit, read from the
+that comes before the first launch of a reverse pass, down to its texts for a GPU and for a CPU. The programs of two demos, small, and of
+MADE_UP programs (`made_up_programs`) are recorded twice and reversed by the reference executor. Of each search: its limit, read from the
 code; what follows where that is met; and the largest time that one launch spends in it, with what that is called. Without texts the record
 goes to `results/`, from which docs/searches.md has its table.
 """
@@ -17,6 +18,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 import gpuad
 from gpuad import api, pipeline
 from gpuad.codegen.cpu.source import host_source
@@ -24,19 +27,23 @@ from gpuad.codegen.cuda import cuda_source
 from gpuad.errors import GpuadError
 from gpuad.pipeline.launch_checks import check_races
 from gpuad.runtime.host import Host
+from gpuad.runtime.reference import Reference
+from gpuad.tape.reverse import reversal_plan
 from gpuad.tools.cases import Case, all_cases
+from gpuad.tools.demo import gray_scott, wave
 
-from . import made_up, records
+from . import made_up, made_up_programs, records
 
 HOST = Host()
 MADE_UP = 200
 KINDS = "kernels", "made up"
+WHOLE = "all of a launch", "all of a program, its runs too"
 
 
 @dataclass
 class Search:
-    """A search: `place`, the function that a launch enters for it, below `gpuad`, empty if it belongs to programs or to running launches;
-    `limit` in words with names of constants in braces, which stand in the module of the place or behind its name; what is done `beyond`."""
+    """A search: `place`, the function that a launch or a program enters for it, below `gpuad`; `limit` in words with names of constants in
+    braces, which stand in the module of the place or behind its name; what is done `beyond`."""
 
     question: str
     place: str
@@ -51,7 +58,7 @@ SEARCHES = (
     # proofs
     Search("do the kernels add what the plain adjoint adds", "affine.certificate.refused",
            "{affine.relations.STEPS} steps a launch, {affine.relations.OPERATIONS} operations of isl an obligation", _ATOMIC),
-    Search("may two threads touch one element", "affine.certificate.meeting", "the same", _ATOMIC),
+    Search("may two threads touch one element", "affine.certificate.meeting", "the same, and once more for indices that are data", _ATOMIC),
     Search("is a relation one-to-one, is a set empty", "affine.relations.tractable",
            "{affine.relations.QUOTIENTS} quotients of a part, {affine.relations.DIVISIONS} in a text", _ATOMIC),
     Search("a set without another", "affine.relations.without", "{affine.relations.SUBTRACTING} operations of isl", _ATOMIC),
@@ -102,17 +109,21 @@ SEARCHES = (
     Search("may a row be vectorised", "codegen.cpu.vectorisation_legality.is_vectorisable",
            "sums of {codegen.cpu.vectorisation_legality._MOST_TERMS} terms", "it is not"),
     # programs
-    Search("do two views overlap", "", "{arguments.aliasing._OVERLAP_WORK} steps of NumPy's solver", "refused: pass contiguous copies"),
-    Search("launches in one", "", "{fusion.chain.MOST} launches, {fusion.link.STATEMENTS} statements, {fusion.chain.KERNELS} kernels a "
-           "program; {affine.relations.OPERATIONS} operations of isl a pair", "they stay apart"),
-    Search("states of a grid-wide kernel's numbers", "", "{lower.grid_variants.MOST} states", "refused, with its place"),
-    Search("the period of a program", "", "{tape.budget.planner._LONGEST} operations", "each operation is a unit"),
-    Search("checkpoints within a budget", "",
+    Search("do two views overlap", "arguments.aliasing.overlap", "{arguments.aliasing._OVERLAP_WORK} steps of NumPy's solver",
+           "refused: pass contiguous copies"),
+    Search("launches in one", "fusion.chain.one_after_the_other",
+           "{fusion.chain.MOST} launches, {fusion.link.STATEMENTS} statements, {fusion.chain.KERNELS} kernels a program; "
+           "{affine.relations.OPERATIONS} operations of isl a pair", "they stay apart"),
+    Search("states of a grid-wide kernel's numbers", "lower.grid_variants.variants", "{lower.grid_variants.MOST} states",
+           "refused, with its place"),
+    Search("the period of a program", "tape.budget.planner.period", "{tape.budget.planner._LONGEST} operations",
+           "each operation is a unit"),
+    Search("checkpoints within a budget", "tape.budget.planner.Planner.best",
            "{tape.budget.planner.MOST_UNITS} units, {tape.budget.planner.MOST_WEIGHED} by what each costs",
            "several operations are a unit"),
-    Search("where a shadow is zero", "", "{tape.memory.effects.MOST_RUNS} runs, {tape.reverse.interior_box._LAYERS} layers",
-           "a larger region is cleared"),
-    Search("what an inspector looks at", "",
+    Search("where a shadow is zero", "tape.reverse.zero_regions.step_of",
+           "{tape.memory.effects.MOST_RUNS} runs, {tape.reverse.interior_box._LAYERS} layers", "a larger region is cleared"),
+    Search("what an inspector looks at", "pipeline.inspectors.one_by_one",
            "{inspect.barrier_phase.NOTES} notes of a thread, {inspect.barrier_phase.ITERATIONS} iterations; else as long as the launch",
            "refused, or atomic"),
 )  # fmt: skip
@@ -150,8 +161,6 @@ def watched(current: Callable[[], str]) -> Iterator[None]:
     """Within it the searches are timed, wherever they were imported."""
     replaced: list[tuple[Any, str, Any]] = []
     for search in SEARCHES:
-        if not search.place:
-            continue
         where, name = owner(search.place)
         function = getattr(where, name)
         timed = _timed(search, function, current)
@@ -199,6 +208,30 @@ def of_case(case: Case) -> None:
     prepared(kernel, tuple(case.annotated(argument, value) for argument, value in arrays.items()), grid, block)
 
 
+def demos() -> list[tuple[str, Callable[[], None]]]:
+    """The programs of two demos, small, each with its tape recorded several times."""
+
+    def dish() -> None:
+        gray_scott.invert(gray_scott.Setting(n=16, seeds=4, steps=12, iterations=2), np)
+
+    def plate() -> None:
+        simulation = wave.Simulation(wave.Setting(n=32, steps=24, shots=2, receivers=8, sponge=4), np)
+        for _, _ in zip(range(3), wave.points(simulation), strict=False):
+            pass
+
+    return [("demo gray-scott", dish), ("demo wave", plate)]
+
+
+@contextmanager
+def joined_at_once() -> Iterator[None]:
+    """Within it launches of a program are joined as soon as it comes again, and not when it has come often enough for that to pay."""
+    patience, reversal_plan.PATIENCE = reversal_plan.PATIENCE, 0.0
+    try:
+        yield
+    finally:
+        reversal_plan.PATIENCE = patience
+
+
 def measured(texts: list[str], made_ups: int) -> dict[str, float]:
     """The CPU seconds of each launch, by kind and name; what each spends in the searches is noted there."""
     todo: list[tuple[str, Callable[[], None]]] = [
@@ -206,13 +239,15 @@ def measured(texts: list[str], made_ups: int) -> dict[str, float]:
         for case in all_cases()
         if not texts or any(text in case.id for text in texts)
     ]
+    todo += [(f"{KINDS[0]}: {name}", program) for name, program in demos() if not texts or any(text in name for text in texts)]
     todo += [
         (f"{KINDS[1]}: {made.name}", lambda made=made: prepared(gpuad.kernel(made.text, "k"), made.arguments(), made.grid, made.block))  # type: ignore[misc]
         for made in made_up.launches(made_ups)
     ]
+    todo += [(f"{KINDS[1]}: {made.name}", made) for made in made_up_programs.programs(made_ups)]
     whole: dict[str, float] = {}
     now = [""]
-    with watched(lambda: now[0]):
+    with watched(lambda: now[0]), pipeline.executor_for_tests(Reference(check=False)), joined_at_once():
         for name, run in todo:
             now[0], start = name, time.process_time()
             try:
@@ -231,19 +266,20 @@ def largest(spent: dict[str, float], kind: str) -> tuple[float, str]:
 
 
 def rows(whole: dict[str, float]) -> list[dict[str, Any]]:
-    """What the record has: of all together, and of each search."""
-    found = [("all of it", whole), *((s.question, s.spent) for s in SEARCHES if s.place)]
+    """What the record has: of launches and of programs all together, and of each search."""
+    programs = {name: seconds for name, seconds in whole.items() if ": demo " in name or ": program " in name}
+    launches = {name: seconds for name, seconds in whole.items() if name not in programs}
+    found = [(WHOLE[0], launches), (WHOLE[1], programs), *((s.question, s.spent) for s in SEARCHES)]
     return [{"question": question, **{kind: largest(spent, kind) for kind in KINDS}} for question, spent in found]
 
 
 def table(found: list[dict[str, Any]]) -> str:
     """The searches with their limits as they are now, and the milliseconds of a record, each with its launch; Markdown."""
     times = {row["question"]: " | ".join(f"{row[kind][0]:.0f} | {row[kind][1]}" for kind in KINDS) for row in found}
-    lines = ["| what is looked for | limit | beyond it | kernels/, ms | | made up, ms | |", "|---|---|---|---:|---|---:|---|"]
-    lines.append(f"| all of it | | | {times['all of it']} |")
+    lines = ["| what is looked for | limit | beyond it | kernels/ and demos, ms | | made up, ms | |", "|---|---|---|---:|---|---:|---|"]
+    lines += [f"| {name} | | | {times[name]} |" for name in WHOLE]
     for search in SEARCHES:
-        place = f" (`{search.place}`)" if search.place else ""
-        lines.append(f"| {search.question}{place} | {limit(search)} | {search.beyond} | {times.get(search.question, '| | |')} |")
+        lines.append(f"| {search.question} (`{search.place}`) | {limit(search)} | {search.beyond} | {times[search.question]} |")
     return "\n".join(lines) + "\n"
 
 
