@@ -40,7 +40,7 @@ def test_what_a_launch_spends_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(made_up, "launches", lambda count: [small])
     before = {s.question: dict(s.spent) for s in SEARCHES}
     whole = measured(["no case has this in its name"], 1)
-    assert list(whole) == ["made up: a stencil"]
+    assert list(whole) == ["made up: a stencil", "made up: program 0"]
     spent = {s.place: s.spent["made up: a stencil"] - before[s.question].get("made up: a stencil", 0.0) for s in SEARCHES if s.place
              and "made up: a stencil" in s.spent}  # fmt: skip
     assert {"affine.certificate.refused", "affine.certificate.meeting", "accumulate.gather.gather", "codegen.folded.fold"} <= set(spent)
