@@ -82,23 +82,23 @@ def _safe(b: Array) -> Array:
 
 def shift_left(a: Array, amount: Array) -> Array:
     """0 where the amount (unsigned) reaches the width."""
-    bits, clamped, wide = _amount(a, amount)
-    shifted: Array = np.left_shift(a, np.minimum(clamped, bits - 1).astype(a.dtype))
-    return np.where(wide, a.dtype.type(0), shifted)
+    wide = _reaches_width(a, amount)
+    within = np.where(wide, 0, amount) if wide.any() else amount
+    shifted: Array = np.left_shift(a, within.astype(a.dtype))
+    return np.where(wide, a.dtype.type(0), shifted) if within is not amount else shifted
 
 
 def shift_right(a: Array, amount: Array) -> Array:
     """0 where the amount (unsigned) reaches the width, or all sign bits if signed."""
-    bits, clamped, wide = _amount(a, amount)
-    shifted: Array = np.right_shift(a, np.minimum(clamped, bits - 1).astype(a.dtype))
-    return shifted if a.dtype.kind == "i" else np.where(wide, a.dtype.type(0), shifted)
+    wide = _reaches_width(a, amount)
+    within = np.where(wide, a.dtype.itemsize * 8 - 1, amount) if wide.any() else amount
+    shifted: Array = np.right_shift(a, within.astype(a.dtype))
+    return shifted if within is amount or a.dtype.kind == "i" else np.where(wide, a.dtype.type(0), shifted)
 
 
-def _amount(a: Array, amount: Array) -> tuple[int, Array, Array]:
+def _reaches_width(a: Array, amount: Array) -> Array:
     bits = a.dtype.itemsize * 8
-    unsigned = amount.astype(amount.dtype.str.replace("i", "u"))
-    clamped = np.minimum(unsigned.astype(np.uint64), np.uint64(bits)).astype(np.int64)
-    return bits, clamped, clamped >= bits
+    return np.asarray((amount < 0) | (amount >= bits))
 
 
 # --- conversions ---------------------------------------------------------------------------------------------------------------------
