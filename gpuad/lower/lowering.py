@@ -14,7 +14,7 @@ core IR.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -65,7 +65,8 @@ class Branch:
 class Lowering:
     """`run` lowers surface statements and `call` a call in the current state; they are set from above to keep imports pointing down.
     `owners`: the variable of each local array. `groups`: for memory of structs of several types of numbers, by the buffer that stands for
-    it, the buffer of each type. `parts`: the variables that a record variable consists of. `given`: the kernel's records by value."""
+    it, the buffer of each type. `parts`: the variables that a record variable consists of. `seen_as`: records that are memory
+    of such numbers, since pointers of other types lead there; `taken_apart`: their variables. `given`: the kernel's records by value."""
 
     run: Callable[[Lowering, tuple[surface.Stmt, ...]], None]
     call: Callable[[Lowering, surface.HelperCall], Value]
@@ -80,6 +81,8 @@ class Lowering:
     in_step: bool = False  # whether the threads of a warp are in step within a statement, as `__syncwarp()` between statements supposes
     groups: dict[Buffer, dict[Scalar, Buffer]] = field(default_factory=dict)
     parts: dict[Cell, tuple[Cell, ...]] = field(default_factory=dict)
+    seen_as: Mapping[surface.Declaration, Scalar] = field(default_factory=dict)
+    taken_apart: dict[Cell, Scalar] = field(default_factory=dict)
     given: list[tuple[Cell, Value]] = field(default_factory=list)
     floats: dict[Var, Expr] = field(default_factory=dict)  # whose bits an integer variable holds
     next_uid: int = 0
@@ -127,6 +130,8 @@ class Lowering:
         cells = self.frame.cells
         if declaration not in cells:
             cells[declaration] = self.cell(declaration.name, declaration.type)
+            if declaration in self.seen_as:
+                self.taken_apart[cells[declaration]] = self.seen_as[declaration]
         return cells[declaration]
 
     def origin(self, pointer: surface.Expr) -> Origin | None:

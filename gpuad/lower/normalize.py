@@ -89,7 +89,8 @@ def _whole(function: surface.Function, aliases: Aliases) -> Kernel:
 
 
 def _lowered(function: surface.Function, aliases: Aliases, in_step: bool) -> Kernel:
-    s = Lowering(_sequence, call, nulls(function), barriers=surface.works_together(function.body), in_step=in_step)
+    together, apart = surface.works_together(function.body), records.taken_apart(function)
+    s = Lowering(_sequence, call, nulls(function), barriers=together, in_step=in_step, seen_as=apart)
     enter(s, function)
     params, const = _parameters(s, function, aliases)
     for cell, value in s.given:
@@ -314,8 +315,10 @@ def _declare_array(s: Lowering, stmt: surface.Declare, kind: Array) -> None:
     if isinstance(init, surface.Expr) or (init is not None and len(init) != length):
         raise UnsupportedError(f"'{declaration.name}' needs {length} initial values", stmt.span)
     cell = s.declare(declaration)
+    element = s.taken_apart.get(cell, element)
     buffer = s.buffer(declaration.name, element, Space.LOCAL, length)
     values = [scalar(s, e) for e in init] if init is not None else []
+    values = [s.bits(value, element) for value in values] if cell in s.taken_apart else values
     zeros = bool(values) and all(isinstance(v, Constant) and v == folding.zero(element) for v in values)
     s.emit(Alloc(buffer, zeros, span=stmt.span))
     for k, value in enumerate(() if zeros else values):
@@ -337,10 +340,9 @@ def _declare_records(s: Lowering, stmt: surface.Declare, kind: Array) -> None:
         raise UnsupportedError(f"'{declaration.name}' needs {length} initial values", stmt.span)
     cell = s.declare(declaration)
     values = [evaluate(s, e) for e in init] if init is not None else []
-    array = records.local(s, declaration.name, element, length, stmt.span)
-    s.owners[array] = cell
-    s.env[cell] = Reference(Address((array,)))
-    first = Address((array,))
+    records.define(s, cell, UNDEFINED, stmt.span)
+    first = expressions.place(s, surface.Name(stmt.span, declaration.type, declaration))
+    assert isinstance(first, Address)
     for k, value in enumerate(values):
         at = advance(first, Constant(k, I32), records.stride(s, first, element, stmt.span))
         memory.write(s, at, element, value, stmt.span, None)

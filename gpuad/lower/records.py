@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..errors import UnsupportedError
-from ..ir import folding
+from ..ir import folding, surface
 from ..ir.nodes import Alloc, Binary, Buffer, Constant, Expr, Store
-from ..ir.records import is_composite, is_overlaid, numbers, parts, size_of
-from ..ir.types import I32, Array, Member, Scalar, Space, Type
+from ..ir.records import alike, is_composite, is_overlaid, is_record, numbers, parts, size_of
+from ..ir.types import I32, Array, Member, Pointer, Scalar, Space, Type
 from ..source import Span
 from .lowering import UNDEFINED, WHOLE, Address, Cell, Lowering, Place, Record, Reference, Target, Value, advance
 
@@ -136,13 +136,67 @@ def scattered(s: Lowering, at: Place, kind: Type, value: Value, span: Span) -> I
         yield from scattered(s, part(s, at, kind, k, span), piece.type, inner, span)
 
 
+def taken_apart(function: surface.Function) -> dict[surface.Declaration, Scalar]:
+    """The local records and arrays of a kernel and its helpers whose numbers are reached by pointers of another type, or beside one
+    another, with the type in which their memory holds them: that of floats where they are seen as such."""
+    found: dict[surface.Declaration, Scalar] = {}
+    bound: list[tuple[surface.Declaration, surface.Expr]] = []
+    for node in surface.walk(function):
+        match node:
+            case surface.Cast(type=Pointer(element=element), operand=surface.Expr(type=Pointer(element=own)) as pointer) if own != element:
+                _note(found, _root(pointer), element)
+            case (
+                surface.Index(pointer=surface.AddressOf(lvalue=surface.Member() as member))
+                | surface.PointerAdd(pointer=surface.AddressOf(lvalue=surface.Member() as member))
+            ):
+                _note(found, _root(member), member.type)
+            case surface.Declare(declaration=declaration, init=surface.Expr() as init):
+                bound.append((declaration, init))
+            case surface.Assign(target=surface.Name(declaration=declaration), value=value, op=None):
+                bound.append((declaration, value))
+            case surface.HelperCall():
+                bound += zip(node.function.parameters, node.arguments, strict=False)
+    waiting = [d for d in found if d.reference or isinstance(d.type, Pointer)]
+    while waiting:
+        seen = waiting.pop()
+        waiting += [root for d, value in bound if d == seen and (root := _root(value)) and _note(found, root, found[seen])]
+    return {d: kind for d, kind in found.items() if is_record(d.type) or (isinstance(d.type, Array) and (kind,) != numbers(d.type))}
+
+
+def _note(found: dict[surface.Declaration, Scalar], root: surface.Declaration | None, seen: Type) -> bool:
+    """Notes that memory is seen as numbers of a type; true if that is new."""
+    if root is None or root.space != "local":
+        return False
+    whole = root.type.element if isinstance(root.type, Pointer) else root.type
+    own, kinds = numbers(whole), numbers(seen)
+    if len(own) != 1 or len(kinds) != 1 or not alike(whole, Array(own[0], 1)) or own[0].size != kinds[0].size:
+        return False
+    before = found.get(root)
+    found[root] = kinds[0] if kinds[0].is_float and (before is None or not before.is_float) else before or own[0]
+    return found[root] != before
+
+
+def _root(e: surface.Expr) -> surface.Declaration | None:
+    """The variable into whose memory an lvalue or a pointer leads."""
+    match e:
+        case surface.Name(declaration=declaration):
+            return declaration
+        case surface.AddressOf(lvalue=inner) | surface.Decay(array=inner) | surface.Member(record=inner) | surface.Cast(operand=inner):
+            return _root(inner)
+        case surface.PointerAdd(pointer=inner) | surface.Index(pointer=inner) | surface.Deref(pointer=inner):
+            return _root(inner)
+    return None
+
+
 # --- making ------------------------------------------------------------------------------------------------------------------------
 
 
 def define(s: Lowering, cell: Cell, value: Value, span: Span) -> None:
     """Makes a variable: a number or pointer takes the value, a record gives each part its own, an array in it becomes a local array."""
-    if isinstance(cell.type, Array) or is_overlaid(cell.type):
+    if isinstance(cell.type, Array) or is_overlaid(cell.type) or cell in s.taken_apart:
         element, length = (cell.type.element, cell.type.length) if isinstance(cell.type, Array) else (cell.type, 1)
+        if (number := s.taken_apart.get(cell)) is not None:
+            element, length = number, size_of(cell.type) // number.size
         array = local(s, cell.name, element, length, span)
         s.owners[array] = cell
         s.env[cell] = Reference(Address((array,)))

@@ -392,10 +392,13 @@ def _alike(one: Type, other: Type) -> bool:
 
 
 def _same_size(one: Type, other: Type) -> bool:
-    """True if elements of one type can be read as those of the other, bit for bit."""
-    if not isinstance(one, Scalar) or not isinstance(other, Scalar) or one.bits != other.bits:
+    """True if the numbers that memory of one type consists of can be read as those of the other, bit for bit."""
+    if len(numbers(one)) != 1 or len(numbers(other)) != 1:
         return False
-    return one.bits in (32, 64) or {one.kind, other.kind} == {"int", "uint"}
+    (a,), (z,) = numbers(one), numbers(other)
+    if a.bits != z.bits or not alike(one, Array(a, 1)) or not alike(other, Array(z, 1)):
+        return False
+    return a.bits in (32, 64) or {a.kind, z.kind} == {"int", "uint"}
 
 
 def explicit(value: Expr, target: Type, span: Span) -> Expr:
