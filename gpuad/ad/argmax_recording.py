@@ -40,16 +40,20 @@ from ..ir.rewrite import (
     written_in,
 )
 from ..ir.types import BOOL
+from ..optimize.unique import make_unique
 
 _EFFECTS = (ir.Take, ir.Store, ir.Atomic, ir.Barrier, ir.Shuffle, ir.Assign)
 
 
 def record_argmax(body: ir.Block, names: Names) -> ir.Block:
-    """The body with such stacks replaced."""
-    for stack in dict.fromkeys(s.stack for s in walk_stmts(body) if isinstance(s, ir.Push)):
-        pair = _pair(body, stack)
-        found = pair and _Rewrite(pair, body, names).run()
-        body = edit(body, partial(_found, found)) if found else body
+    """The body with such stacks replaced, those of inner loops before those around them."""
+    before: ir.Block = ()
+    while body is not before:
+        before = body
+        for stack in dict.fromkeys(s.stack for s in walk_stmts(body) if isinstance(s, ir.Push)):
+            pair = _pair(body, stack)
+            found = pair and _Rewrite(pair, body, names).run()
+            body = edit(body, partial(_found, found)) if found else body
     return body
 
 
@@ -123,8 +127,9 @@ class _Rewrite:
     def _conditions(self) -> Iterator[ir.Expr]:
         """What an adjoint that is carried depends on: 0 if it is true, else what it was."""
         merges = {m.var: (s.condition, m.then, m.otherwise) for s in self.pair.backward.body if isinstance(s, ir.If) for m in s.merges}
+        lets = {s.var: s.value for s in self.pair.backward.body if isinstance(s, ir.Let)}
         for c in self.pair.backward.carried:
-            match c.next:
+            match lets.get(c.next, c.next) if isinstance(c.next, ir.Var) else c.next:
                 case ir.Select(condition=condition, then=then, otherwise=otherwise):
                     pass
                 case ir.Var() as var if var in merges:
@@ -181,7 +186,9 @@ class _Rewrite:
             values[var] = result
         noted = replace(
             forward,
-            body=tuple(s for stmt in forward.body for s in (slice_.copies if stmt is self.pair.push else (stmt,))),
+            body=tuple(
+                s for stmt in forward.body for s in (slice_.copies if stmt is self.pair.push else slice_.loops.get(id(stmt), (stmt,)))
+            ),
             carried=(*forward.carried, *carried),
         )
         before, starts = self._starts(gated)
@@ -218,13 +225,14 @@ class _Rewrite:
 
 class _Slice:
     """A condition of the reversed iteration, in terms of the forward one: with what was pushed in the place of what is popped, and with
-    copies of what it is made of, unless that is there."""
+    copies of what it is made of, unless that is there. `loops`: loops of the forward iteration that find out more, by id."""
 
     def __init__(self, pair: _Pair, body: ir.Block, names: Names) -> None:
         self.pair, self.names = pair, names
         self.values: dict[ir.Var, ir.Expr] = dict(zip(pair.pop.vars, pair.push.values, strict=True))
         self.values[pair.backward.var] = pair.forward.var
-        self.own = {v: s for s in pair.backward.body if isinstance(s, ir.Let | ir.Load) for v in defined(s)}
+        self.own = {v: s for s in pair.backward.body if isinstance(s, ir.Let | ir.Load | ir.For) for v in defined(s)}
+        self.loops: dict[int, ir.Block] = {}
         self.inner = bound_in(pair.backward)
         self.changed = written_in(body)
         self.parameters = _free(body)
@@ -242,13 +250,39 @@ class _Slice:
             self.values[var] = var
             return var in self.pair.visible or var in self.parameters
         stmt = self.own.get(var)
-        if stmt is None or (isinstance(stmt, ir.Load) and (stmt.buffer in self.changed or stmt.buffer.length is not None)):
+        if stmt is None or self._is_changed(stmt):
             return False
+        if isinstance(stmt, ir.For):
+            return self._gone_through(stmt)
         made = self.of(stmt.value if isinstance(stmt, ir.Let) else stmt.index)
         if made is None:
             return False
         self.values[var] = self._there(stmt, made) or self._copied(stmt, made)
         return True
+
+    def _is_changed(self, stmt: ir.Stmt) -> bool:
+        return isinstance(stmt, ir.Load) and (stmt.buffer in self.changed or stmt.buffer.length is not None)
+
+    def _gone_through(self, stmt: ir.For) -> bool:
+        """A loop in which the reversed iteration finds out more than the forward one did takes that one's place there."""
+        inside, own = tuple(walk_stmts((stmt,))), {v for s in walk_stmts((stmt,)) for v in bound(s)}
+        pure = all(isinstance(s, ir.Let | ir.Load | ir.If | ir.For) and not self._is_changed(s) for s in inside)
+        if not pure or not all(v in own or v in self.values or self._take(v) for v in dict.fromkeys(used_vars((stmt,)))):
+            return False
+        (_, made), *_ = make_unique((stmt, substituted(stmt, {v: e for v, e in self.values.items() if v not in own})), self.names)
+        assert isinstance(made, ir.For)
+        seen: set[ir.Expr] = {*self.pair.visible, *self.parameters, self.pair.forward.var, *(c.var for c in self.pair.forward.carried)}
+        inner = {v for s in walk_stmts((made,)) for v in bound(s)}
+        for other in self.pair.forward.body:
+            names: dict[ir.Var, ir.Expr] = {}
+            if isinstance(other, ir.For) and _is_part(other, made, names) and seen.union(inner).issuperset(used_vars((made,))):
+                results = {names[v]: v for v in defined(other)}
+                carried = tuple(replace(c, result=results.get(c.result, c.result)) if c.result is not None else c for c in made.carried)
+                self.loops[id(other)] = (made := replace(made, carried=carried),)
+                self.values |= zip(defined(stmt), defined(made), strict=True)
+                return True
+            seen.update(defined(other))
+        return False
 
     def _there(self, stmt: ir.Let | ir.Load, made: ir.Expr) -> ir.Var | None:
         """What the forward iteration has anyway."""
@@ -263,6 +297,47 @@ class _Slice:
         var = self.names.var(stmt.var.name, stmt.var.type)
         self.copies.append(ir.Let(var, made) if isinstance(stmt, ir.Let) else ir.Load(var, stmt.buffer, made, span=stmt.span))
         return var
+
+
+def _is_part(stmt: ir.Stmt, other: ir.Stmt, names: dict[ir.Var, ir.Expr]) -> bool:
+    """True if a statement computes nothing that the other one does not, by the names that are noted."""
+    match stmt, other:
+        case (ir.Let(value=a), ir.Let(value=z)) if substitute(a, names) == z:
+            names[stmt.var] = other.var
+        case (ir.Load(buffer=mine, index=a), ir.Load(buffer=theirs, index=z)) if mine == theirs and substitute(a, names) == z:
+            names[stmt.var] = other.var
+        case (ir.If(), ir.If()) if substitute(stmt.condition, names) == other.condition:
+            if not (_is_within(stmt.then, other.then, names) and _is_within(stmt.otherwise, other.otherwise, names)):
+                return False
+            ends = {(m.then, m.otherwise): m.var for m in other.merges}
+            merged = [ends.get((substitute(m.then, names), substitute(m.otherwise, names))) for m in stmt.merges]
+            names |= {m.var: v for m, v in zip(stmt.merges, merged, strict=True) if v is not None}
+            return None not in merged
+        case (ir.For(), ir.For()):
+            return _is_part_of_loop(stmt, other, names)
+        case _:
+            return False
+    return True
+
+
+def _is_part_of_loop(stmt: ir.For, other: ir.For, names: dict[ir.Var, ir.Expr]) -> bool:
+    bounds = tuple(substitute(e, names) for e in (stmt.start, stmt.stop, stmt.step))
+    begins = {(c.var.name, c.init): c for c in other.carried}
+    carried = [begins.get((c.var.name, substitute(c.init, names))) for c in stmt.carried]
+    if (*bounds, stmt.backward) != (other.start, other.stop, other.step, other.backward) or None in carried:
+        return False
+    pairs = [(c, o) for c, o in zip(stmt.carried, carried, strict=True) if o is not None]
+    names |= {stmt.var: other.var, **{c.var: o.var for c, o in pairs}}
+    if not _is_within(stmt.body, other.body, names) or any(substitute(c.next, names) != o.next for c, o in pairs):
+        return False
+    names |= {c.result: o.result for c, o in pairs if c.result is not None and o.result is not None}
+    return True
+
+
+def _is_within(block: ir.Block, other: ir.Block, names: dict[ir.Var, ir.Expr]) -> bool:
+    """True if all of a block is part of the other one, in order."""
+    rest = iter(other)
+    return all(any(_is_part(stmt, each, names) for each in rest) for stmt in block)
 
 
 # --- zeros -------------------------------------------------------------------------------------------------------------------------------
@@ -320,7 +395,18 @@ class _Null:
                 self.values[merge.var] = ends[0][k]
         return nothing
 
+    def _is_never(self, stmt: ir.For | ir.While) -> bool:
+        """True if a loop does something in one iteration alone, which is known not to be there."""
+        match stmt:
+            case ir.For(var=var, body=(ir.If(condition=ir.Binary(op="==", left=left, right=right), otherwise=()),)) if var in (left, right):
+                there = b.compare("!=", right if left == var else left, _before(stmt))
+                return self.conditions.get(there) is False
+        return False
+
     def _loop(self, stmt: ir.For | ir.While) -> bool:
+        if self._is_never(stmt):
+            self.values |= {c.result: self.value(c.init) for c in stmt.carried if c.result is not None}
+            return True
         zeros = {c.var for c in stmt.carried if _is_zero(self.value(c.init))}
         while True:
             inner = _Null(self.conditions, {**self.values, **{v: b.zero(v.type) for v in zeros}})

@@ -35,6 +35,14 @@ NOTED = {
     " d += e * e; } if (d < best) best = d; } y[r] = best;",
     "in place": "float m = x[r * n]; for (int k = 1; k < n; k++) m = fmaxf(m, x[r * n + k]);"
     " for (int k = 0; k < n; k++) x[r * n + k] = expf(x[r * n + k] - m) * w[k]; y[r] = m;",
+    "two loops": "float m = -9; for (int a = 0; a < n / 3; a++) for (int k = 3 * a; k < 3 * a + 3; k++) m = fmaxf(m, x[r * n + k] * w[k]);"
+    " y[r] = m * m;",
+    "a box": "float m = -9; for (int a = r / 2; a < r; a++) for (int k = r % 3; k < n - a; k++) if (x[a * n + k] > m) m = x[a * n + k];"
+    " y[r] = m;",
+    "three loops": "float m = 9; for (int a = 0; a < r; a++) for (int h = 0; h < n; h += 3) for (int k = h; k < min(h + 3, n); k++)"
+    " m = fminf(m, x[a * n + k] * w[k]); y[r] = m;",
+    "by pointers": "float m = -9; const float* p = x + r * n; for (int a = 0; a < r; a++) for (int k = 0; k < 1 + (int)w[0]; ++k, ++p)"
+    " if (*p > m) m = *p; y[r] = m;",
     "of nothing": "float m = w[r]; for (int k = n; k < n; k++) m = fmaxf(m, x[r * n + k]); y[r] = m * m;",
 }  # fmt: skip
 
