@@ -9,7 +9,7 @@ condition is evaluated in the header if that takes nothing but loads, else befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ..ir import folding, surface
@@ -288,13 +288,14 @@ class _Counting:
 
 def _counted(s: Lowering, loop: Loop) -> bool:
     """A For, if the loop counts; gives False if it does not."""
+    loop, others = _alone(s, loop)
     form = None if _leaves(loop.body) else _canonical(s, loop)
     start = s.env[form.variable] if form else None
     if form is None or not isinstance(start, Expr):
         return False
     number = s.var(form.variable.name, form.kind)
     own = s.var(form.variable.name, start.type) if form.kind != start.type else number
-    plan, branch = _count(s, loop, form, number, own)
+    plan, branch = _count(s, loop, others, form, number, own)
     bounds = _bounds(s, form, plan, branch, (number, own)) if _stays(s, form, plan) else None
     if bounds is None:
         return False
@@ -306,17 +307,37 @@ def _counted(s: Lowering, loop: Loop) -> bool:
     return True
 
 
-def _count(s: Lowering, loop: Loop, form: _Counting, number: Var, own: Var) -> tuple[Plan, Branch]:
-    """Lowers the body with the loop's variable in place of the user's."""
+def _alone(s: Lowering, loop: Loop) -> tuple[Loop, tuple[surface.Stmt, ...]]:
+    """A loop whose step moves several variables as one that moves its own alone, and what moves the others at the end of its body."""
+    parts = tuple(_parts(loop.step)) if isinstance(loop.step, surface.Comma) else ()
+    for step in parts:
+        others = tuple(surface.Evaluate(e.span, e) for e in parts if e is not step)
+        moved, names = _step_of(step), [n.declaration for n in surface.walk(others) if isinstance(n, surface.Name)]
+        if moved is not None and moved[0].declaration not in names and _canonical(s, replace(loop, step=step)) is not None:
+            return replace(loop, step=step), others
+    return loop, ()
+
+
+def _parts(e: surface.Expr) -> Iterator[surface.Expr]:
+    """What is evaluated one after the other."""
+    if isinstance(e, surface.Comma):
+        yield from _parts(e.first)
+        yield from _parts(e.second)
+    else:
+        yield e
+
+
+def _count(s: Lowering, loop: Loop, others: tuple[surface.Stmt, ...], form: _Counting, number: Var, own: Var) -> tuple[Plan, Branch]:
+    """Lowers the body, and `others` after it, with the loop's variable in place of the user's."""
 
     def iteration() -> None:
         if own is not number:
             s.emit(Let(own, folding.cast(number, own.type), span=loop.span))
-        _body(s, loop, ())
+        _body(s, loop, others)
 
     start = s.env[form.variable]
     s.env[form.variable] = own
-    guess = [cell for cell in _assigned(s, (loop.body,)) if cell is not form.variable]
+    guess = [cell for cell in _assigned(s, (loop.body, *others)) if cell is not form.variable]
     found = _iterate(s, guess, iteration)
     s.env[form.variable] = start
     return found

@@ -113,6 +113,13 @@ K by_index(out y, in x, int n, int m) { H; A; for (int t = 0; t < m; ++t) { int 
 K by_pointers(out y, in x, int n, int m) {
     H; A; const double* p = x + 3 * i; double* q = y + i; for (int t = 0; t < m; ++t) { C(p); *q = c; p += 3 * n; q += n; }
 }
+K by_commas(out y, in x, int n, int m) {
+    H; A; const double* p = x + 3 * i; double* q = y + i; for (int t = 0; t < m; ++t, p += 3 * n, q += n) { C(p); *q = c; }
+}
+K by_commas_skipping(out y, in x, int n, int m) {
+    H; A; const double* p = x + 3 * i; double* q = y + i;
+    for (int t = 0; t < m; p += 3 * n, q += n, t++) { if (*p > 0.8) continue; C(p); *q = c; }
+}
 K by_places(out y, in x, int n, int m) {
     H; A; int at = 3 * i, to = i; for (int t = 0; t < m; ++t) { C((x + at)); y[to] = c; at += 3 * n; to += n; }
 }
@@ -160,9 +167,15 @@ FLAT = ["returned", "returned_all", "returned_size", "returned_late", "returned_
 STATES = ["states", "states_rows", "states_grid", "states_pairs", "states_kept"]
 PLACES = ["guarded", "guarded_early", "guarded_size", "clamped", "two_ends", "floored", "place", "place_down", "counter", "counter_down"]
 MEETING = ["beyond", "no_floor", "another", "overlapping", "uneven"]
-POINTERS = ["by_index", "by_pointers", "by_places", "by_sizes", "counted_down", "one_by_one", "nested"]
+POINTERS = ["by_index", "by_pointers", "by_commas", "by_commas_skipping", "by_places", "by_sizes", "counted_down", "one_by_one", "nested"]
 # what the reverse of a product, of a state, or of a place that is counted, has to pop
-KEPT = {**{name: {"p"} for name in ROWS}, **{name: {"S"} for name in STATES}, "counter": {"q"}, "counter_down": {"q"}}
+KEPT = {
+    **{name: {"p"} for name in ROWS},
+    **{name: {"S"} for name in STATES},
+    "counter": {"q"},
+    "counter_down": {"q"},
+    "by_commas_skipping": {"c"},
+}
 
 
 def launch(name: str) -> tuple[api.Kernel, int, int, tuple[Any, ...]]:
