@@ -10,7 +10,7 @@ deterministic pass is not certified, LaunchError where a stack overflowed, Gpuad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -103,17 +103,19 @@ def _gathering(adjoint: Adjoint, call: Call) -> Gathering | None:
 
 
 def at_large(adjoint: Adjoint, call: Call) -> Call:
-    """The call as that of all values of the numbers that vary, where what is proved of it is as good as what was proved of the first two of
-    them; else the call itself. So what costs most is found out once for a number in a condition, a bound or a loop."""
+    """The call as that of all values of the numbers that vary, where what is proved of it leaves nothing to atomics, or no more than what
+    was proved of the first two of them; else the call itself. So what costs most is found out once for a number in a condition, a bound or
+    a loop."""
     whole = call.at_large
     if whole is call or in_fixed_point() or checks_proofs():  # what is refused, or run, is so for these numbers
         return call
     key = "at large", whole.key, plain_allowed(), call.executor.sums_over_blocks
     if key not in adjoint.facts.known:
-        seen = _noted(adjoint, call)
-        if len(seen) < _TRIED:
+        atomic = _atomic(adjoint, whole)
+        seen = _noted(adjoint, call) if atomic else {}
+        if atomic and len(seen) < _TRIED:
             return call
-        adjoint.facts.get(key, lambda: _is_as_good(adjoint, whole, seen.values()))
+        adjoint.facts.get(key, lambda: all(atomic.isdisjoint(shadows) for shadows in seen.values()))
     return whole if adjoint.facts.known[key] else call
 
 
@@ -133,11 +135,6 @@ def _atomic(adjoint: Adjoint, call: Call) -> frozenset[Buffer]:
     """The shadows that are neither accumulated plainly nor gathered."""
     found = _gathering(adjoint, call)
     return frozenset(adjoint.undecided) - _plain(adjoint, call) - (found.buffers if found is not None else _NO_SHADOWS)
-
-
-def _is_as_good(adjoint: Adjoint, whole: Call, seen: Iterable[frozenset[Buffer]]) -> bool:
-    """True if a proof for all values leaves no more to atomics than those for some of them."""
-    return _atomic(adjoint, whole).isdisjoint(b for shadows in seen for b in shadows)
 
 
 def _said(words: str, adjoint: Adjoint, find: Callable[[Adjoint, Call], T], call: Call) -> Callable[[], T]:

@@ -214,7 +214,7 @@ def facts_of_one_value_for_all() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Call, "at_large", property(at_large))
-        patch.setattr(schedule, "_is_as_good", lambda *_: True)
+        patch.setattr(schedule, "_atomic", lambda *_: frozenset())
         yield
 
 
@@ -250,7 +250,7 @@ def test_a_proof_for_one_value_that_passes_for_all_is_found() -> None:
 )
 @pytest.mark.parametrize("on_tape", [False, True])
 def test_proofs_are_asked_for_the_first_values(body: str, on_tape: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first two, and once for all: then never again, in a tape or without one."""
+    """Those of a call alone, and once for all: then never again, in a tape or without one. Where no proof for all is found, of two more."""
     asked: list[int] = []
     for name in ("_inspected", "_plain_shadows"):
         plain = getattr(schedule, name)
@@ -265,7 +265,7 @@ def test_proofs_are_asked_for_the_first_values(body: str, on_tape: bool, monkeyp
         if tape is not None:
             tape.reverse({given[0]: 1.0}, allow_unused=True)
         counts.append(len(asked))
-    assert counts[0] == counts[1] <= 6
+    assert counts[0] == counts[1] <= (6 if "atomicAdd" in body else 4)
 
 
 @pytest.mark.parametrize(

@@ -124,10 +124,10 @@ def test_arrays_that_share_memory(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "most"), [("index", 3), ("row", 3), ("recurrence", 3), ("one thread", 3), ("float", 3), ("decay", 3), ("condition", 99)]
+    ("name", "most"), [("index", 3), ("row", 4), ("recurrence", 2), ("one thread", 4), ("float", 1), ("decay", 1), ("condition", 2)]
 )
 def test_what_is_found_out_once(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Proofs of a launch's schedule: for the first numbers and for those that move, not for each value."""
+    """Proofs of a launch's schedule, with and without zeros: not for each value."""
     from gpuad.pipeline import schedule
 
     asked = []
@@ -142,7 +142,7 @@ def test_what_is_found_out_once(name: str, most: int, monkeypatch: pytest.Monkey
             kernel[2, 8](y, x, h, it, N)
 
     run(BODIES[name], twice)
-    assert few <= 2 * most and len(asked) <= 3 * most
+    assert few <= most and len(asked) <= most + 1
 
 
 def test_errors_are_those_of_the_call_as_it_is() -> None:
