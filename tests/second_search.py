@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from random_cuda import random_kernel
-from random_cuda_checks import Case, Discarded, Failure, Tally, second_alone
+from random_cuda_checks import Case, Discarded, Failure, Tally, second_alone, small_or_discarded
 from random_jit import ROW, RandomJit, loaded
 from random_language import whole_kernel
 from random_language_case import WholeCase
@@ -34,9 +34,10 @@ from gpuad.api import kernels
 from gpuad.ir.aliases import NONE, Aliases
 from gpuad.pipeline import passes
 from gpuad.runtime.reference import Reference
-from gpuad.testing.launch_memory import LaunchMemory, launched
+from gpuad.testing.launch_memory import LaunchMemory, Vector, launched
 from gpuad.testing.reports import Check as Compared
-from gpuad.testing.second_check import CHANGE, second_checks
+from gpuad.testing.second_check import CHANGE, along, second_checks
+from gpuad.testing.slopes import without_scalars
 
 Check = Callable[[Tally], None]
 NEARER = (1, 16, 256)  # a kink or a bend that lies within a step is none within a smaller one
@@ -55,8 +56,9 @@ def launch(kernel: Any, args: tuple[Any, ...], grid: int, block: int, seed: int)
                 break
         refused = any("hvp refuses" in note for note in notes)
         if any("no path from an active input" in note for note in notes) or not (wrong or refused or found[-1].name == CHANGE):
-            raise Discarded  # what it writes depends on nothing, or is so steep that no difference tells anything
+            raise Discarded  # what it writes depends on nothing, or bends within any step
         if wrong:
+            small_or_discarded(*steepness(state, seed))
             raise Failure(wrong[0].name, f"{wrong[0].error:.2e}, at most {wrong[0].tolerance:.2e}")
         tally.kernels += 1
         tally.seconds += not refused
@@ -69,6 +71,14 @@ def compared(state: LaunchMemory, nearer: int, seed: int, notes: list[str]) -> l
     """All comparisons with differences of a step this many times smaller than the usual one."""
     precision = state.precision()
     return list(second_checks(state, replace(precision, step=precision.step / nearer), np.random.default_rng(seed), notes, alone=True))
+
+
+def steepness(state: LaunchMemory, seed: int) -> tuple[Vector, Vector]:
+    """The tangent and the gradient, along random vectors: where they are large no difference tells anything."""
+    rng = np.random.default_rng(seed)
+    v, w = state.random(rng, scaled=True), without_scalars(state.random(rng, scaled=False))
+    second = along(state, v, w, w)
+    return second.tangent, second.gradient
 
 
 def cuda(seed: int) -> tuple[str, Check]:
@@ -130,8 +140,12 @@ def asked_once() -> Iterator[None]:
             check_stores(derived, call)
             looked[id(derived)] = derived
 
-    replaced = [(kernels, "primal_of", primal_of, once), (passes, "primal_of", primal_of, once), (pipeline, "check_stores", check_stores, first),
-                (passes, "verify", verify, lambda kernel: None)]  # fmt: skip
+    replaced = [
+        (kernels, "primal_of", primal_of, once),
+        (passes, "primal_of", primal_of, once),
+        (pipeline, "check_stores", check_stores, first),
+        (passes, "verify", verify, lambda kernel: None),
+    ]
     for module, name, _, new in replaced:
         setattr(module, name, new)
     try:
