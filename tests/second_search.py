@@ -31,6 +31,7 @@ from random_turns import RandomTurns
 import gpuad
 from gpuad import Duplicated, pipeline
 from gpuad.api import kernels
+from gpuad.ir import verify as verifying
 from gpuad.ir.aliases import NONE, Aliases
 from gpuad.pipeline import passes
 from gpuad.runtime.reference import Reference
@@ -126,7 +127,7 @@ def asked_once() -> Iterator[None]:
     write to one element are looked for in the first launch of a kernel alone; and the IR is not verified, as it is in all other tests."""
     lowered: dict[tuple[int, Aliases], tuple[Any, Any]] = {}  # by the id of the function, which stays alive
     looked: dict[int, Any] = {}  # by the id of the derived kernel, which stays alive
-    primal_of, check_stores, verify = passes.primal_of, pipeline.check_stores, passes.verify
+    primal_of, check_stores = passes.primal_of, pipeline.check_stores
 
     def once(function: Any, aliases: Aliases = NONE) -> Any:
         key = id(function), aliases
@@ -144,7 +145,7 @@ def asked_once() -> Iterator[None]:
         (kernels, "primal_of", primal_of, once),
         (passes, "primal_of", primal_of, once),
         (pipeline, "check_stores", check_stores, first),
-        (passes, "verify", verify, lambda kernel: None),
+        *((module, "verify", module.verify, lambda kernel: None) for module in (passes, verifying)),
     ]
     for module, name, _, new in replaced:
         setattr(module, name, new)
