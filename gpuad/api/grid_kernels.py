@@ -17,6 +17,7 @@ from typing import Any
 from ..analysis.activity import activity, connected, escapes
 from ..analysis.affine_forms import Launch as Numbers
 from ..analysis.must_define import defines_before_use
+from ..analysis.uniformity import is_uniform, uniform
 from ..arguments import split_options
 from ..arguments.annotations import BatchDuplicated, Duplicated, shadow_array
 from ..arguments.recorder import current as recording
@@ -24,13 +25,14 @@ from ..errors import GpuadError, LaunchError, ShadowError, UnsupportedError
 from ..ir import nodes as ir
 from ..ir.dtypes import dtype_of
 from ..ir.folding import integer
-from ..ir.rewrite import map_expr, map_exprs, walk_stmts
+from ..ir.rewrite import map_expr, map_exprs, touches, walk_stmts
 from ..ir.surface import Declaration, Function, GridPart, walk
-from ..ir.types import I32, Pointer, Scalar, Space
+from ..ir.types import BOOL, I32, Pointer, Scalar, Space
 from ..lower.grid_parts import Choose, Plan, Repeat, Step, is_shared, kept_type, plan_of
 from ..lower.grid_variants import variants
 from ..lower.normalize import host_numbers
 from ..memo import Memo
+from ..optimize.decided_conditions import without_decided
 from ..pipeline import Call, active_positions
 from ..pipeline.pattern import stopped
 from ..public_calls import public, taking, text
@@ -44,6 +46,7 @@ from .kernels import SHADOWED, Kernel, OfFunction, Planned, TextKernel, annotate
 
 MOST = 1 << 20  # launches of a call
 _FEW = 64  # blocks that are looked at one by one
+_FORKS = 4  # conditions of which both sides are looked at
 _ONE = "`{}` has grid.sync() and runs as several launches, so that {} of the whole is not there: {}. Nothing was launched."
 _OVERLAP = (
     "in a kernel with grid.sync() arrays that it writes have to be apart from all others, since what threads read before a barrier is read "
@@ -406,8 +409,29 @@ def _unfilled(plan: Plan, number: int, kernel: ir.Kernel, numbers: Numbers) -> i
 
 
 def _fills(body: ir.Block, buffer: ir.Buffer, kernel: ir.Kernel, numbers: Numbers) -> bool:
-    """True if a block fills all that it reads of a shared array, whichever block it is, or each of a few blocks."""
+    """True if a block fills all that it reads of a shared array: whichever block it is, or each of a few blocks, and whichever way it takes
+    where all of its threads take the same."""
+    same = uniform(kernel)
+    forks = [*dict.fromkeys(c for c in _conditions(body, buffer) if is_uniform(c, same))]
+    if not 0 < len(forks) <= _FORKS:
+        return _fills_in_turn(body, buffer, kernel, numbers)
 
+    def taken(way: Mapping[ir.Expr, bool]) -> ir.Block:
+        return without_decided(map_exprs(body, lambda e: ir.Constant(way[e], BOOL) if e in way else e))
+
+    ways = (dict(zip(forks, way, strict=True)) for way in product((True, False), repeat=len(forks)))
+    return all(_fills_in_turn(taken(way), buffer, kernel, numbers) for way in ways)
+
+
+def _conditions(block: ir.Block, buffer: ir.Buffer) -> Iterator[ir.Expr]:
+    """The conditions around accesses to a shared array that are decided once, outside of loops."""
+    for stmt in block:
+        if isinstance(stmt, ir.If) and any(touches((stmt,), buffer)):
+            yield stmt.condition
+            yield from _conditions((*stmt.then, *stmt.otherwise), buffer)
+
+
+def _fills_in_turn(body: ir.Block, buffer: ir.Buffer, kernel: ir.Kernel, numbers: Numbers) -> bool:
     def fills(block: Mapping[ir.Expr, ir.Expr]) -> bool:
         own = map_exprs(body, lambda e: map_expr(e, lambda part: block.get(part, part))) if block else body
         once = ir.For(ir.Var("once", I32, -1), ir.Constant(0, I32), ir.Constant(1, I32), ir.Constant(1, I32), own)

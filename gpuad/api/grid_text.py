@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..ir.nodes import Accumulate, Atomic, Buffer, Kernel, Store
+from ..ir.nodes import Accumulate, Atomic, Barrier, Buffer, Kernel, Store
 from ..ir.rewrite import walk_stmts
 from ..ir.surface import Function
 from ..lower.grid_parts import Choose, Plan, Repeat, Step
@@ -64,8 +64,9 @@ def _contract(function: Function, plan: Plan, parts: Sequence[PartAdjoint]) -> s
     names: dict[int, list[str]] = {}
     for part in parts:
         names.setdefault(part.number, []).append(part.name)
+    barrier = next((s.note for s in walk_stmts(plan.kernel.body) if isinstance(s, Barrier) and s.scope == "grid"), "") or "grid.sync()"
     lines = [
-        f"gpuad: adjoint of `{function.name}` ({function.span.in_text}), which has grid.sync(): each part of it is a launch.",
+        f"gpuad: adjoint of `{function.name}` ({function.span.in_text}), which has {barrier}: each part of it is a launch.",
         f"Forward, with one grid and block: {_order(plan.steps, names)}.",
         "Reverse: the adjoints of these launches, from the last to the first, each as below. What an adjoint reads as its launch left it, "
         "and a later launch overwrites, is copied in between.",

@@ -416,7 +416,7 @@ def has_barrier(node: object) -> bool:
 
 def has_grid_barrier(function: Function) -> bool:
     """True if a kernel waits for all blocks of the grid."""
-    return any(isinstance(n, Barrier) and n.scope == "grid" for n in walk(function))
+    return any(isinstance(n, Barrier) and n.scope in ("grid", "fence") for n in walk(function))
 
 
 def syncs_warps(node: object) -> bool:

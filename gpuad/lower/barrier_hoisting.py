@@ -13,6 +13,11 @@ before and after it. Where some threads of a warp do more than the others, their
 said which of two sides is first, nor where threads meet again that leave a loop at different times: there the memory may only be written.
 Steps become barriers of warps in the end.
 
+A memory fence (`__threadfence()`) makes no thread wait, but all of them might reach it before one goes on: a kernel that shows what blocks
+have written by a fence, and the last of them by a counter, does the same with a barrier of the grid there. That barrier is taken out of
+branches (`if (threadIdx.x == 0) { part[b] = s; __threadfence(); ticket = atomicInc(&n, gridDim.x); }`) as above. A kernel in which threads
+wait for one another in a loop that reads memory is refused: there no barrier is in the place of a fence.
+
 Assumes: a lowered kernel. Guarantees: control flow around barriers of a block is uniform over the block; there are no steps.
 """
 
@@ -24,15 +29,18 @@ from ..analysis.uniformity import is_uniform, split_barriers, steering, uniform
 from ..errors import UnsupportedError
 from ..ir import folding as b
 from ..ir import nodes as ir
-from ..ir.rewrite import Names, blocks, defined, map_blocks, substitute, substituted, walk_stmts
+from ..ir.rewrite import Names, blocks, defined, edit, expressions, map_blocks, substitute, substituted, walk_stmts, written_in
 from ..ir.types import I32, U32, Space
 
 
 def hoist_barriers(kernel: ir.Kernel) -> ir.Kernel:
     """The kernel with its barriers lifted. Raises UnsupportedError at a barrier that some threads of a block may not reach."""
-    steps = any(_is_step(s) for s in walk_stmts(kernel.body))
-    task = _Hoisting(Names(kernel), uniform(kernel) if steps else frozenset())
-    return replace(kernel, body=task.block(task.masked(kernel.body, None)))
+    steps, fences = (any(is_one(s) for s in walk_stmts(kernel.body)) for is_one in (_is_step, _is_fence))
+    if fences:
+        _refuse_spinning(kernel)
+        kernel = _with_atomic_resets(kernel)
+    task = _Hoisting(Names(kernel), uniform(kernel, grid=fences) if steps or fences else frozenset())
+    return replace(kernel, body=_fences_as_barriers(task.block(task.masked(kernel.body, None))))
 
 
 def checked_barriers(kernel: ir.Kernel) -> ir.Kernel:
@@ -75,7 +83,52 @@ def _is_step(stmt: ir.Stmt) -> bool:
 
 
 def _has_step(stmt: ir.Stmt) -> bool:
-    return any(_is_step(s) for s in walk_stmts((stmt,)))
+    return any(_is_step(s) or _is_fence(s) for s in walk_stmts((stmt,)))
+
+
+def _is_fence(stmt: ir.Stmt) -> bool:
+    return isinstance(stmt, ir.Barrier) and stmt.scope == "fence"
+
+
+def _fences_as_barriers(block: ir.Block) -> ir.Block:
+    return tuple(replace(s, scope="grid", note=FENCE) if _is_fence(s) else map_blocks(s, _fences_as_barriers) for s in block)  # type: ignore[call-arg]
+
+
+def _with_atomic_resets(kernel: ir.Kernel) -> ir.Kernel:
+    """Stores to counters, which nothing else but atomics touches, as atomics: that the last block alone comes to one, after all others,
+    is said by the counter's value, which no proof about threads looks at."""
+    stmts = list(walk_stmts(kernel.body))
+    read = {s.buffer for s in stmts if isinstance(s, ir.Load)}
+    counters = {s.buffer for s in stmts if isinstance(s, ir.Atomic) and s.buffer.element.is_integer and s.buffer.length is None} - read
+
+    def change(stmt: ir.Stmt) -> list[ir.Stmt] | None:
+        if isinstance(stmt, ir.Store) and stmt.buffer in counters:
+            return [ir.Atomic("exch", None, stmt.buffer, stmt.index, (stmt.value,), span=stmt.span)]
+        return None
+
+    return replace(kernel, body=edit(kernel.body, change))
+
+
+def _refuse_spinning(kernel: ir.Kernel) -> None:
+    """UnsupportedError where a loop goes on until other threads have written something."""
+    written = written_in(kernel.body)
+    for loop in (s for s in walk_stmts(kernel.body) if isinstance(s, ir.While)):
+        inside = list(walk_stmts((*loop.header, *loop.body)))
+        deciding, before = set(ir.variables(loop.condition)), 0
+        while len(deciding) > before:
+            before = len(deciding)
+            deciding |= {v for c in loop.carried if c.var in deciding for v in ir.variables(c.next)}
+            for stmt in inside:
+                if not deciding.isdisjoint(defined(stmt)):
+                    deciding |= {v for e in expressions(stmt) for v in ir.variables(e)}
+        found = (s for s in inside if isinstance(s, ir.Load | ir.Atomic) and s.buffer in written and s.var in deciding)
+        seen = next(found, None)
+        if seen is not None:
+            raise UnsupportedError(
+                "in a kernel with a memory fence a loop goes on until other threads have written what is read here: the reverse pass "
+                "cannot follow threads that wait for one another by memory; split the kernel there into two launches",
+                seen.span,
+            )
 
 
 def _only_steps(stmt: ir.Stmt) -> bool:
@@ -91,6 +144,7 @@ def _has_stop(stmt: ir.Stmt) -> bool:
 
 
 _ALL = 0xFFFFFFFF
+FENCE = "__threadfence()"  # noted of the barriers that stand for one
 
 
 def _has_shuffle(stmt: ir.Stmt) -> bool:

@@ -34,7 +34,7 @@ from ..optimize.dead_code import tidy
 from ..optimize.decided_conditions import without_decided
 
 _REFUSED = (
-    "grid.sync() inside a {} ({}) that is not known to be the same for all threads of the grid: each of them has to reach it; decide by "
+    "{} inside a {} ({}) that is not known to be the same for all threads of the grid: each of them has to reach it; decide by "
     "parameters, gridDim and what all threads read alike from memory, or split the kernel there into two launches"
 )
 _LOCAL = (
@@ -274,7 +274,7 @@ class _Planner:
         if not is_common(expr, self.common):
             barrier = grid_barrier((stmt,))
             assert barrier is not None
-            raise UnsupportedError(_REFUSED.format(what, f"at {stmt.span}"), barrier.span)
+            raise UnsupportedError(_REFUSED.format(barrier.note or "grid.sync()", what, f"at {stmt.span}"), barrier.span)
         asked = self.names.var("asked", expr.type)
         self.asked.add(asked)
         self.keep_as(asked, asked)

@@ -160,7 +160,7 @@ def test_the_members_that_are_used_say_what_type_is_meant(body: str, example: st
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("template <class T> __global__ void k(T* x)\n{ ^__threadfence(); }", UnsupportedError, "memory fences are not supported"),
+        ("template <class T> __global__ void k(T* x)\n{ ^clock64(); }", UnsupportedError, "clocks are not supported"),
         ("template <class T> __global__ void k(T* x)\n{ x[0] = ^f(x[1]); }", CompileError, "use of undeclared identifier 'f'"),
         ("template <class T> __global__ void k(T* x)\n{ x[0] = T::^value; }", CompileError, "type 'float' cannot be used prior to '::'"),
         ("template <class T> __global__ void k(T* x)\n{ static_assert(^sizeof(T) == 8); }", CompileError, "static assertion failed"),

@@ -19,7 +19,7 @@ extern "C" __global__ void k(double* x) { x[threadIdx.x] = shape<POWER>(x[thread
 SHAPE = '#pragma once\n#include "../deep.h"\ntemplate <int N> __device__ double shape(double a) { return DEEP(a) * N; }\n'
 THRUST = "Thrust is not supported; of its headers thrust/complex.h is"
 SHAPE_OF = "template <int N> __device__ double shape(double a) {{ {} }}"
-FENCE = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
+FENCE = "clocks are not supported: their values cannot be replayed"
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_changed_header_is_read_again(folder: Path) -> None:
     [
         ("lib/sub/shape.cuh", SHAPE_OF.format("return a * ^lost;"), CompileError, "use of undeclared identifier 'lost'"),
         ("lib/sub/shape.cuh", "\n^#error no shape", CompileError, "no shape"),
-        ("lib/sub/shape.cuh", SHAPE_OF.format("\n  ^__threadfence(); return a;"), UnsupportedError, FENCE),
+        ("lib/sub/shape.cuh", SHAPE_OF.format("\n  ^clock64(); return a;"), UnsupportedError, FENCE),
         ("mine/scale.h", "#include ^<thrust/sort.h>", UnsupportedError, f"the header 'thrust/sort.h' cannot be used: {THRUST}"),
         ("mine/scale.h", '\n#include ^"no.h"', UnsupportedError, "the header 'no.h' was not found; give its folder with the option -I"),
         ("mine/scale.h", "__device__ int s() {\n  return ^t; }\n#define SCALE s()", CompileError, "use of undeclared identifier 't'"),

@@ -62,7 +62,6 @@ KINDS: dict[CursorKind, str] = {
 }
 
 _TEXTURE = "tex1Dfetch, tex1D, tex2D and tex3D are supported for float, float2 and float4, layers and levels are not; read an array instead"
-_FENCE = "memory fences are not supported: the reverse pass cannot follow communication between blocks in one launch"
 _MALLOC = f"memory allocation in a kernel is not supported; {_ROOM}"
 _COPIED = "memcpy and memset are supported between memory of one type, or of numbers of one size, memmove is not; write a loop"
 _CLOCK = "clocks are not supported: their values cannot be replayed"
@@ -71,7 +70,6 @@ FUNCTIONS: dict[str, str] = {
     "__activemask": "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",
     **dict.fromkeys(("tex1Dfetch", "tex1D", "tex2D", "tex3D"), _TEXTURE),
     **dict.fromkeys(("tex1DLod", "tex2DLod", "tex3DLod", "tex1DLayered", "tex2DLayered"), _TEXTURE),
-    **dict.fromkeys(("__threadfence", "__threadfence_block", "__threadfence_system"), _FENCE),
     **dict.fromkeys(("malloc", "free"), _MALLOC),
     **dict.fromkeys(("memcpy", "memset", "memmove"), _COPIED),
     **dict.fromkeys(("clock", "clock64"), _CLOCK),

@@ -40,6 +40,14 @@ _IGNORED_DECLARATIONS = {
     *(CursorKind.STATIC_ASSERT, CursorKind.ENUM_DECL, CursorKind.NAMESPACE_ALIAS),
     *(CursorKind.STRUCT_DECL, CursorKind.CLASS_DECL, CursorKind.UNION_DECL),
 }
+_BARRIERS = {
+    "__syncthreads": "block",
+    "__syncwarp": "warp",
+    "gpuad_sync_grid": "grid",
+    "__threadfence": "fence",
+    "__threadfence_system": "fence",
+    "__threadfence_block": "step",
+}
 _WITHOUT_EFFECT = ("__builtin_assume", "__assume", "__builtin_unreachable")
 _LOOPS = {CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT}
 
@@ -210,7 +218,7 @@ def evaluate(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
     if cursor.kind == CursorKind.BINARY_OPERATOR and binary_operator(cursor) == ",":
         return tuple(stmt for child in children(cursor) for stmt in ctx.statement(child))
     name = builtin_name(cursor)
-    if name in ("__syncthreads", "__syncwarp", "gpuad_sync_grid"):
+    if name in _BARRIERS:
         return (_barrier(ctx, cursor, name),)
     if name in ("printf", "gpuad_assert"):
         return lower_output(ctx, cursor, name)
@@ -222,9 +230,9 @@ def evaluate(ctx: Context, cursor: Cursor) -> tuple[surface.Stmt, ...]:
 
 
 def _barrier(ctx: Context, cursor: Cursor, name: str) -> surface.Barrier:
-    """`__syncthreads()`, `grid.sync()`, or `__syncwarp(mask)`: without a mask, or with all its bits set, it stands for the whole warp."""
+    """A barrier, or `__syncwarp(mask)`: without a mask, or with all its bits set, it stands for the whole warp."""
     if name != "__syncwarp":
-        return surface.Barrier(ctx.span(cursor), "grid" if name == "gpuad_sync_grid" else "block")
+        return surface.Barrier(ctx.span(cursor), _BARRIERS[name])
     given = [ctx.expression(a) for a in cursor.get_arguments() if a.kind != CursorKind.UNEXPOSED_EXPR or children(a)]
     full = not given or constant_value(given[0]) in (-1, 0xFFFFFFFF)
     return surface.Barrier(ctx.span(cursor), "warp", None if full else given[0])
