@@ -31,6 +31,7 @@ from ..optimize.dead_code import tidy
 from ..optimize.scalar_replacement import replace_aggregates
 from ..source import Span
 from . import expressions, loops, memory, records
+from .active_masks import resolve_active_masks
 from .barrier_hoisting import checked_barriers, hoist_barriers
 from .expressions import check_type, discard, evaluate, scalar
 from .grid_parts import plan_of
@@ -99,7 +100,7 @@ def _lowered(function: surface.Function, aliases: Aliases, in_step: bool) -> Ker
     shared = tuple(Alloc(b, span=function.span) for buffer in s.shared.values() for b in s.grouped(buffer))
     kernel = Kernel(function.name, params, (*shared, *s.out), function.span, const=const)
     together = holds(kernel.body, Barrier, Shuffle)
-    kernel = hoist_barriers(kernel) if together else kernel
+    kernel = hoist_barriers(resolve_active_masks(kernel)) if together else kernel
     kernel = replace_aggregates(kernel) if holds(kernel.body, Alloc) else kernel
     kernel = replace(kernel, body=tidy(kernel.body))
     return checked_barriers(kernel) if together else kernel

@@ -128,10 +128,6 @@ BODIES: dict[str, tuple[str, str]] = {
     "designated": ("float a[3] = {^[1] = 2};", "this expression is not supported"),
     "texture": ("x[0] = ^tex2D<int>(cudaTextureObject_t(), 1, 2);", TEXTURES),
     "layered texture": ("x[0] = ^tex2DLayered<float>(cudaTextureObject_t(), 1, 2, 0);", TEXTURES),
-    "active mask": (
-        "n = ^__activemask();",
-        "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",
-    ),
     "clock": ("x[0] = ^clock();", "clocks are not supported: their values cannot be replayed"),
     "bytes by a selector": ("n = ^__byte_perm(n, 1, 2);", "the function __byte_perm is not supported"),
     "printf with effects": ('^printf("%f", x[0]++);', "printf with arguments that have side effects is not supported"),

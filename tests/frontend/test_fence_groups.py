@@ -14,11 +14,6 @@ MATCH = "match_any and match_all are not supported"
 BODIES: dict[str, tuple[str, str]] = {
     "several devices": ("auto g = ^cg::this_multi_grid(); g.sync();", "groups of several devices are not supported"),
     "clusters": ("auto g = ^cg::this_cluster(); g.sync();", "clusters of blocks are not supported"),
-    "threads that happen to be together": (
-        "auto g = ^cg::coalesced_threads(); x[0] = g.thread_rank();",
-        "coalesced_threads() is not supported: which threads happen to be together is not defined; "
-        "cut the tile that is meant by tiled_partition",
-    ),
     "partition by a condition": (
         "auto g = ^cg::binary_partition(cg::tiled_partition<8>(block), x[0] > 0); x[0] = g.size();",
         f"binary_partition is not supported: {HANGS}",

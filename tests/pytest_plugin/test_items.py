@@ -42,7 +42,7 @@ def case(body: str, name: str = "step") -> str:
 GOOD = case("if (i < n) v[i] = sinf(u[i]);")
 RACE = case("if (i < n) v[i / 2] = u[i];")
 OUTSIDE = case("if (i < n) v[i] = u[(i + 1) % 128];")
-REFUSED = case("if (i < n) v[i] = u[i] + __activemask();")
+REFUSED = case("if (i < n) v[i] = u[i] + clock();")
 RULE = '''
 import gpuad
 
@@ -149,7 +149,7 @@ def test_a_description_that_cannot_be_read_is_an_error_at_its_place(project: pyt
     [
         (RACE, "races", "E   data race on `v`[[]0[]]: thread (1, 0, 0) *"),
         (OUTSIDE, "bounds", "E   * outside `u` *"),
-        (REFUSED, "bounds", "E   *__activemask*"),
+        (REFUSED, "bounds", "E   *clock*"),
     ],
 )
 def test_what_is_found_in_a_kernel(project: pytest.Pytester, text: str, check: str, line: str) -> None:

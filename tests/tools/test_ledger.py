@@ -95,7 +95,7 @@ def test_what_is_better_is_taken_with_a_hint(project: Path) -> None:
     ("body", "message"),
     [
         ("u[i]; u2[i] = 0", "accepted -> refused: use of undeclared identifier 'u2'"),
-        ("__activemask()", "accepted -> refused: "),
+        ("clock()", "accepted -> refused: "),
         ("u[i]; v[n] = 0", "accepted -> refused: this launch writes `v` from element 100 to 100, but its memory ends at 99"),
         ("v[i] * v[i]", "v is saved now, 3.12 B a thread as a copy: needed by `v[i]`, overwritten by `v[i] +=`"),
     ],

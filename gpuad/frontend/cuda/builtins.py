@@ -209,6 +209,12 @@ def _vote(name: str) -> Handler:
     return lower
 
 
+def _active(call: Call) -> Expr:
+    """The threads of the warp that have come here."""
+    none, all_lanes, one = (Constant(call.span, kind, n) for kind, n in ((I32, 0), (U32, 0xFFFFFFFF), (U32, 1)))
+    return ShuffleCall(call.span, U32, "active", all_lanes, one, none, none)
+
+
 _VECTORS = ("float", "double", *(u + name for u in ("", "u") for name in ("char", "short", "int", "long", "longlong")))
 
 
@@ -227,6 +233,7 @@ def _table() -> dict[str, Handler]:
         scopes = ("", "_block", "_system")  # the widest order is among the orders of a narrower scope
         table.update({f"atomic{operation}{scope}": _atomic(operation.lower()) for scope in scopes})
     table.update({f"__shfl{'_' + op if op else ''}_sync": _shuffle(op) for op in ("", "up", "down", "xor")})
+    table["__activemask"] = _active
     table.update({f"__{name}_sync": _vote(name) for name in ("ballot", "any", "all")})
     table.update(dict.fromkeys(("__ldg", "__ldca", "__ldcg", "__ldcs", "__ldlu"), _load))
     for half in ("half", "bfloat16"):

@@ -67,7 +67,6 @@ _COPIED = "memcpy and memset are supported between memory of one type, or of num
 _CLOCK = "clocks are not supported: their values cannot be replayed"
 
 FUNCTIONS: dict[str, str] = {
-    "__activemask": "__activemask() is not supported: which threads happen to be together is not defined; write the mask that is meant",
     **dict.fromkeys(("tex1Dfetch", "tex1D", "tex2D", "tex3D"), _TEXTURE),
     **dict.fromkeys(("tex1DLod", "tex2DLod", "tex3DLod", "tex1DLayered", "tex2DLayered"), _TEXTURE),
     **dict.fromkeys(("malloc", "free"), _MALLOC),
@@ -77,7 +76,7 @@ FUNCTIONS: dict[str, str] = {
 
 _CLUSTERS = "clusters of blocks are not supported"
 _MULTI_GRID = "groups of several devices are not supported"
-_HAPPEN = "which threads happen to be together is not defined; cut the tile that is meant by tiled_partition"
+_TILE = "cut the tile that is meant by tiled_partition"
 _SPLIT_BARRIER = "barriers of which the arrival and the wait are two calls are not supported; write sync()"
 _SHUFFLED = "lanes can only give each other numbers and float2 to float4 and their kin; give a struct number by number"
 _MATCH = "match_any and match_all are not supported"
@@ -86,9 +85,8 @@ GROUPS: dict[str, str] = {
     **dict.fromkeys((f"{g}::barrier_{w}" for g in ("thread_block", "grid_group") for w in ("arrive", "wait")), _SPLIT_BARRIER),
     "this_multi_grid": _MULTI_GRID,
     "this_cluster": _CLUSTERS,
-    "coalesced_threads": f"coalesced_threads() is not supported: {_HAPPEN}",
-    "binary_partition": f"binary_partition is not supported: the groups that it makes hang on data; {_HAPPEN.partition('; ')[2]}",
-    "labeled_partition": f"labeled_partition is not supported: the groups that it makes hang on data; {_HAPPEN.partition('; ')[2]}",
+    "binary_partition": f"binary_partition is not supported: the groups that it makes hang on data; {_TILE}",
+    "labeled_partition": f"labeled_partition is not supported: the groups that it makes hang on data; {_TILE}",
     "invoke_one": "invoke_one is not supported; write if (group.thread_rank() == 0)",
     "tiled_partition": "tiles of more than 32 threads are not supported",
     **dict.fromkeys(("thread_block_tile::match_any", "thread_block_tile::match_all"), _MATCH),

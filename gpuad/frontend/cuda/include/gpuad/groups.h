@@ -171,6 +171,43 @@ template <typename G> GPUAD_G void sync(const G& group) { group.sync(); }
 template <typename G> GPUAD_G auto thread_rank(const G& group) -> decltype(group.thread_rank()) { return group.thread_rank(); }
 template <typename G> GPUAD_G auto group_size(const G& group) -> decltype(group.size()) { return group.size(); }
 
+// The threads of a warp that have come to a place, ranked by their lanes.
+class coalesced_group {
+ public:
+  GPUAD_G explicit coalesced_group(unsigned int mask) : mask(mask) {}
+  GPUAD_G void sync() const { __syncwarp(mask); }
+  GPUAD_G unsigned int num_threads() const { return __popc(mask); }
+  GPUAD_G unsigned int size() const { return __popc(mask); }
+  GPUAD_G unsigned int thread_rank() const { return __popc(mask & ((1u << own_lane()) - 1u)); }
+  GPUAD_G static unsigned int meta_group_rank() { return 0u; }
+  GPUAD_G static unsigned int meta_group_size() { return 1u; }
+  GPUAD_G static bool is_valid() { return true; }
+  template <typename T> GPUAD_G T shfl(T v, int from) const { return gpuad::from<T>(mask, v, lane_of(from), 32); }
+  template <typename T> GPUAD_G T shfl_up(T v, unsigned int n) const {
+    return gpuad::from<T>(mask, v, thread_rank() >= n ? lane_of(thread_rank() - n) : own_lane(), 32);
+  }
+  template <typename T> GPUAD_G T shfl_down(T v, unsigned int n) const {
+    return gpuad::from<T>(mask, v, thread_rank() + n < size() ? lane_of(thread_rank() + n) : own_lane(), 32);
+  }
+  GPUAD_G int any(int predicate) const { return __any_sync(mask, predicate); }
+  GPUAD_G int all(int predicate) const { return __all_sync(mask, predicate); }
+  GPUAD_G unsigned int ballot(int predicate) const {
+    unsigned int lanes = __ballot_sync(mask, predicate), ranks = 0;
+    for (unsigned int k = 0; k < size(); ++k)
+      if ((lanes >> lane_of(k)) & 1u) ranks |= 1u << k;
+    return ranks;
+  }
+ private:
+  GPUAD_G static int own_lane() { return gpuad::rank_in_block() & 31u; }
+  GPUAD_G int lane_of(unsigned int rank) const {
+    unsigned int left = mask;
+    for (unsigned int k = 0; k < rank; ++k) left &= left - 1u;
+    return __ffs(left) - 1;
+  }
+  unsigned int mask;
+};
+GPUAD_G coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+
 // Known by name, and refused.
 class multi_grid_group {
  public:
@@ -184,22 +221,8 @@ class cluster_group {
   __device__ unsigned int thread_rank() const;
   __device__ unsigned int size() const;
 };
-class coalesced_group {
- public:
-  __device__ void sync() const;
-  __device__ unsigned int thread_rank() const;
-  __device__ unsigned int size() const;
-  __device__ unsigned int num_threads() const;
-  template <typename T> __device__ T shfl(T, int) const;
-  template <typename T> __device__ T shfl_up(T, int) const;
-  template <typename T> __device__ T shfl_down(T, int) const;
-  __device__ int any(int) const;
-  __device__ int all(int) const;
-  __device__ unsigned int ballot(int) const;
-};
 __device__ multi_grid_group this_multi_grid();
 __device__ cluster_group this_cluster();
-__device__ coalesced_group coalesced_threads();
 template <typename G> __device__ coalesced_group binary_partition(const G&, bool);
 template <typename G> __device__ coalesced_group labeled_partition(const G&, int);
 template <typename G, typename F> __device__ void invoke_one(const G&, F);

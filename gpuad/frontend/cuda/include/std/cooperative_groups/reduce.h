@@ -27,7 +27,11 @@ GPUAD_G T reduce(const thread_block_tile<N, P>& tile, T value, plus<U>) {
   for (int k = 0; k < gpuad::halvings(N); ++k) value = value + gpuad::from_partner<T>(gpuad::lanes(N), value, 1 << k, 32);
   return value;
 }
-template <typename T, typename F> __device__ T reduce(const coalesced_group&, T, F);
+template <typename T, typename F> GPUAD_G T reduce(const coalesced_group& group, T value, F op) {
+  T all = group.shfl(value, 0);
+  for (unsigned int k = 1; k < group.size(); ++k) all = op(all, group.shfl(value, k));
+  return all;
+}
 
 }  // namespace cooperative_groups
 #undef GPUAD_G
