@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-import gpuad
 from gpuad import api, pipeline
 from gpuad.codegen.cpu.source import host_source
 from gpuad.codegen.cuda import cuda_source
@@ -241,7 +240,7 @@ def measured(texts: list[str], made_ups: int) -> dict[str, float]:
     ]
     todo += [(f"{KINDS[0]}: {name}", program) for name, program in demos() if not texts or any(text in name for text in texts)]
     todo += [
-        (f"{KINDS[1]}: {made.name}", lambda made=made: prepared(gpuad.kernel(made.text, "k"), made.arguments(), made.grid, made.block))  # type: ignore[misc]
+        (f"{KINDS[1]}: {made.name}", lambda made=made: prepared(api.kernel(made.text, "k"), made.arguments(), made.grid, made.block))  # type: ignore[misc]
         for made in made_up.launches(made_ups)
     ]
     todo += [(f"{KINDS[1]}: {made.name}", made) for made in made_up_programs.programs(made_ups)]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import gpuad
-from gpuad import Duplicated
+from gpuad import Duplicated, api
 from gpuad.pipeline import executor_of
 from gpuad.runtime.base import Memory
 from gpuad.tape.facade import recording_of
@@ -82,7 +82,7 @@ def bare(calls: int = 1000) -> float:
 
 def prepared(calls: int = 1000) -> float:
     """Microseconds of the compiled kernel itself, called with arguments that are packed."""
-    kernel = gpuad.kernel(SOURCE, "accumulate").primal()
+    kernel = api.kernel(SOURCE, "accumulate").primal()
     given = [Memory(np.zeros(N)), Memory(np.ones(N)), np.float64(0.1), np.int32(N)]
     run = executor_of("numpy").prepared(kernel, (1, 1, 1), (N, 1, 1), given)
     return _median(lambda _: run(), calls) * 1e6

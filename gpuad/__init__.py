@@ -10,7 +10,8 @@ from .deferred_import import register
 
 if TYPE_CHECKING:
     from . import distributed, ops, testing
-    from .api import Forward, Kernel, Reverse, autodiff, autodiff_thunk, hvp, kernel
+    from .api import Forward, Reverse, autodiff, autodiff_thunk, hvp
+    from .api.facade import Kernel, kernel
     from .arguments.annotations import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, stop_gradient
     from .arguments.textures import Texture
     from .elementwise import ElementwiseKernel, ReductionKernel
@@ -63,7 +64,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    ".api": ("Forward", "Kernel", "Reverse", "autodiff", "autodiff_thunk", "hvp", "kernel"),
+    ".api": ("Forward", "Reverse", "autodiff", "autodiff_thunk", "hvp"),
+    ".api.facade": ("Kernel", "kernel"),
     ".arguments.annotations": ("Active", "BatchDuplicated", "Const", "Duplicated", "DuplicatedNoNeed", "stop_gradient"),
     ".arguments.textures": ("Texture",),
     ".elementwise": ("ElementwiseKernel", "ReductionKernel"),

@@ -78,7 +78,7 @@ class JitKernel(Family):
             plan.kernel.launch(plan)
 
     def words(
-        self, what: str, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
+        self, what: str, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int = 0, stream: Any = None
     ) -> CallKey | None:
         """A call by its arguments and geometry."""
         call = self._complete(grid, block, args, shared_mem, stream)
@@ -94,7 +94,7 @@ class JitKernel(Family):
             raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args)")
         return BoundLaunch(self, *geometry)
 
-    def planned(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Planned:
+    def planned(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int = 0, stream: Any = None) -> Planned:
         """The kernel and the launch that a call means."""
         concrete = self.concrete(args)
         names = [d.name for d in concrete.parameters[: len(args)]]

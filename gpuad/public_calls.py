@@ -113,26 +113,23 @@ _OURS: dict[type[Exception], type[ArgumentError]] = {
 
 def _refuse_unbound(error: Exception, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     """Raises ArgumentTypeError if the call itself has failed: its arguments do not fit the function's parameters."""
-    if not isinstance(error, TypeError):
-        return
+    if isinstance(error, TypeError) and not fits(function, args, keywords):
+        raise ArgumentTypeError(f"{_without_module(error)}. {how_called(function)}") from None
+
+
+def fits(function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
+    """True if arguments fit the parameters of a function."""
     try:
         inspect.signature(function).bind(*args, **keywords)
     except TypeError:
-        raise ArgumentTypeError(f"{_without_module(error)}. {how_called(function)}") from None
+        return False
+    return True
 
 
 def _given(function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
     """The arguments of a call, for the end of a message."""
     bound = inspect.signature(function).bind_partial(*args, **keywords).arguments
     return f" (given {', '.join(f'`{name}`: {show(value)}' for name, value in bound.items())})"
-
-
-def not_bound(error: TypeError) -> bool:
-    """True if the call in this frame has failed before its function began: its arguments do not fit the parameters."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None and traceback.tb_next.tb_frame.f_code.co_filename == __file__:
-        traceback = traceback.tb_next
-    return traceback is not None and traceback.tb_next is None and "argument" in str(error)
 
 
 def how_called(function: Callable[..., Any]) -> str:

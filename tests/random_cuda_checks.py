@@ -72,7 +72,7 @@ class Case:
 
     @classmethod
     def of(cls, kernel: Kernel) -> Case:
-        compiled = gpuad.kernel(kernel.text, kernel.name)
+        compiled = api.kernel(kernel.text, kernel.name)
         rng = np.random.default_rng(sum(kernel.name.encode()))
         dtype = np.float64 if kernel.real == "double" else np.float32
         n = kernel.n

@@ -26,29 +26,41 @@ from .contract import contract
 from .explain import Explanation, explanation
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class AdjointText:
-    """A generated adjoint of the kernel `function`: `source` is CUDA text that needs nothing of gpuad; `kernels` the names of the kernels
-    in it, in the order of their launches; `facts`: of the launch that it is for, if it is for one. `parts`: the names of the parts of a
-    kernel with `grid.sync()`, which with their adjoints are all in the text. `shadows`: the arrays of adjoints in it."""
+@dataclass(frozen=True)
+class Written:
+    """What a text is made of: the contract, the generated kernels in the order of their launches, the account, the facts of the launch if
+    it is for one, and the arrays of adjoints."""
 
-    function: Function
     contract: str
-    generated: tuple[Kernel, ...]
+    kernels: tuple[Kernel, ...]
     explanation: Explanation
     facts: Facts = field(default_factory=Facts)
-    parts: tuple[str, ...] = ()
     shadows: frozenset[Buffer] = frozenset()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AdjointText:
+    """The generated adjoint of a kernel. `parts`: the names of the parts of a kernel with `grid.sync()`, which with their adjoints are all
+    in the text."""
+
+    _function: Function
+    _written: Written
+    parts: tuple[str, ...] = ()
 
     @cached_property
     def source(self) -> str:
-        """The text."""
-        return f"{self._header}\n\n{cuda_source(self.generated)}"
+        """The text: CUDA that needs nothing of gpuad."""
+        return f"{self._header}\n\n{cuda_source(self._written.kernels)}"
+
+    @property
+    def contract(self) -> str:
+        """The header of the text: which arrays the kernels take, and what they do to them."""
+        return self._written.contract
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The names of the generated kernels."""
-        return tuple(kernel.name for kernel in self.generated)
+        """The names of the generated kernels, in the order of their launches."""
+        return tuple(kernel.name for kernel in self._written.kernels)
 
     @property
     def _header(self) -> str:
@@ -56,15 +68,15 @@ class AdjointText:
 
     def explain(self) -> Explanation:
         """What is saved and why, and how each gradient is accumulated."""
-        return self.explanation
+        return self._written.explanation
 
     def lines(self) -> tuple[Line, ...]:
         """The lines of `source`, with the statements that they print and the places of the user's source that they come from."""
-        return (*map(Line, self._header.split("\n")), Line(""), *located_lines(self.generated, self.shadows))
+        return (*map(Line, self._header.split("\n")), Line(""), *located_lines(self._written.kernels, self._written.shadows))
 
     def html(self) -> str:
         """A page of HTML that stands alone: the kernel on the left, this adjoint on the right, and which lines belong together."""
-        return page(self.function, self.lines(), self.explanation, self.facts)
+        return page(self._function, self.lines(), self._written.explanation, self._written.facts)
 
     def page(self, path: str | os.PathLike[str]) -> None:
         """Writes the page to a file."""
@@ -74,25 +86,14 @@ class AdjointText:
         return self.source
 
     def __repr__(self) -> str:
-        return f"<adjoint of {self.function.name}: {', '.join(self.kernels)}, {len(self.source.splitlines())} lines>"
+        return f"<adjoint of {self._function.name}: {', '.join(self.kernels)}, {len(self.source.splitlines())} lines>"
 
     def _repr_html_(self) -> str:
         return framed(self.html())
 
 
-@dataclass(frozen=True)
-class Written:
-    """What a text is made of: the contract, the generated kernels in the order of their launches, the account, and the launch's facts."""
-
-    contract: str
-    kernels: tuple[Kernel, ...]
-    explanation: Explanation
-    facts: Facts
-    shadows: frozenset[Buffer]
-
-
 def written(function: Function, adjoint: Adjoint, call: Call | None) -> Written:
-    """What there is to write of an adjoint for a launch, or for every launch."""
+    """The text of an adjoint in parts, for a launch or for every launch."""
     plain = pipeline.plain_shadows(adjoint, call) if call is not None else frozenset()
     stages = pipeline.stages(adjoint, call) if call is not None else (Stage(adjoint.kernel(), adjoint.parameters),)
     kernels = tuple(k for k in (adjoint.augmented, adjoint.counting, *(k for s in stages for k in s.kernels)) if k is not None)
@@ -104,8 +105,7 @@ def written(function: Function, adjoint: Adjoint, call: Call | None) -> Written:
 
 def adjoint_text(function: Function, adjoint: Adjoint, call: Call | None) -> AdjointText:
     """The text for a launch, or that which holds for every launch."""
-    made = written(function, adjoint, call)
-    return AdjointText(function, made.contract, made.kernels, made.explanation, made.facts, shadows=made.shadows)
+    return AdjointText(function, written(function, adjoint, call))
 
 
 def together(found: Sequence[Facts]) -> Facts:

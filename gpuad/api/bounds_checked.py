@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..public_calls import public
-from ..runtime.array_types import Extents
+from ..runtime.array_types import Extents, NdArray
+from .adjoint_text import AdjointText
 from .interpreted import interpret
 from .kernels import Kernel, Planned, TextKernel
 
@@ -34,11 +34,22 @@ class BoundsCheckedKernel(TextKernel):
         """Those of the kernel."""
         return self.kernel.parameters
 
-    @public
     def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel, if all of its accesses lie inside of their arrays."""
         self._check(grid, block, args, shared_mem=shared_mem)
         self.kernel(grid, block, args, shared_mem=shared_mem, stream=stream)
+
+    def adjoint(self, /, *annotations: Any, **keywords: Any) -> AdjointText:
+        """That of the kernel."""
+        return self.kernel.adjoint(*annotations, **keywords)
+
+    def get_global(self, name: str) -> Any:
+        """As of the kernel."""
+        return self.kernel.get_global(name)
+
+    def with_shadow(self, name: str, shadow: NdArray) -> BoundsCheckedKernel:
+        """The kernel with a shadow for a variable of its module, looked at as this one is."""
+        return BoundsCheckedKernel(self.kernel.with_shadow(name, shadow))
 
     def planned(self, *call: Any, **keywords: Any) -> Planned | None:
         """The launch that a derivative is taken of, looked at."""

@@ -66,7 +66,7 @@ def call_key(past: Past, what: Hashable, args: Sequence[Any], grid: Any = 0, blo
             found.append(kind)
             reals.append(x)
         elif kind in PAIRS:
-            primal, shadow = x.primal, x.passed_shadow
+            primal, shadow = x.primal, x._passed_shadow
             if type(primal) is not np.ndarray or type(shadow) is not np.ndarray:
                 return None
             found += (kind, x.keep, id(primal), id(shadow))

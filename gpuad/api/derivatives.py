@@ -76,7 +76,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, allow_unused: bool = Fals
         try:
             whole = family.in_parts_of(*call, **keywords)
         except TypeError as error:
-            refuse_call(family, error)
+            refuse_call(family, error, call, keywords)
             raise
         if not allow_unused:
             forward, what = (True, "tangents") if mode is Forward else (False, "gradients")
@@ -90,7 +90,7 @@ def autodiff(k: Any, *call: Any, mode: Mode = Reverse, allow_unused: bool = Fals
     try:
         said = family.words(f"{mode.value}, unused" if allow_unused else mode.value, *call, **keywords)
     except TypeError as error:
-        refuse_call(family, error)
+        refuse_call(family, error, call, keywords)
         raise
     if said is not None and replay_call(said, pipeline.switches()):
         return
@@ -202,7 +202,7 @@ def hvp(k: Any, *call: Any, allow_unused: bool = False, **keywords: Any) -> None
         whole = family.in_parts_of(*own, **keywords) if family.in_parts else None
         plan = family.planned(*own, **keywords) if whole is None else whole[1]
     except TypeError as error:
-        refuse_call(family, error)
+        refuse_call(family, error, own, keywords)
         raise
     if plan is None:
         return

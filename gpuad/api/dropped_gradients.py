@@ -73,7 +73,7 @@ def unseeded(chosen: Kernel, args: Sequence[Any], forward: bool = False) -> tupl
     pairs = {d.name: x for d, x in zip(declared, args, strict=False) if any(leaf.name in ends for leaf in split_parameter(d))}
     numbers = [x for x in args if isinstance(x, Active)] if forward else []
     active = {name: x for name, x in pairs.items() if isinstance(x, Duplicated | BatchDuplicated)}
-    return tuple(active) if not numbers and all(isinstance(x, Duplicated) and x.is_unseeded for x in active.values()) else ()
+    return tuple(active) if not numbers and all(isinstance(x, Duplicated) and x._is_unseeded for x in active.values()) else ()
 
 
 def refuse_unseeded(name: str, found: Sequence[str], what: str = "gradients") -> None:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from ..arguments import split_options
-from ..arguments.annotations import shadow_array
 from ..errors import LaunchError
 from ..ir.surface import Declaration, Function, has_grid_barrier
 from ..memo import specialized
-from ..public_calls import public, taking, text
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .adjoint_text import AdjointText
@@ -56,20 +54,17 @@ class ExpandedKernel(TextKernel):
         """Declarations of the parameters, in order of the call."""
         return self.function.parameters[: len(self.function.parameters) - len(self.function.globals)]
 
-    @taking(name=text)
     def get_global(self, name: str) -> Any:
         """A variable of the module, as `Kernel.get_global` gives it."""
         return self.module.get(self.name, global_of(self.function, self.name, name))
 
-    @taking(name=text, shadow=shadow_array)
-    def with_shadow(self, name: str, shadow: NdArray) -> ExpandedKernel:
+    def with_shadow(self, name: str, shadow: NdArray) -> Self:
         """The kernel with a shadow for a variable of its module."""
         other = copy.copy(self)
         other.shadows = {**self.shadows, global_of(self.function, self.name, name).name: shadow}
         other.specializations = {}
         return other
 
-    @public
     def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Launches the kernel; inside of a tape it is recorded. Raises as a `Kernel` does."""
         kernel, own = self.meant(args)
@@ -95,9 +90,9 @@ class ExpandedKernel(TextKernel):
         return Planned(kernel, grid, block, own, shared_mem, stream)
 
     def launches(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> Iterator[Planned]:
-        """The launches of a call of a kernel with `grid.sync()`."""
-        kernel, whole = self.in_parts_of(grid, block, args, shared_mem=shared_mem, stream=stream)
-        return kernel.launches(*whole[1:4], shared_mem=shared_mem, stream=stream)
+        """The launches of the kernel that the call is one of."""
+        kernel, own = self.meant(args)
+        return kernel.launches(grid, block, own, shared_mem=shared_mem, stream=stream)
 
     def in_parts_of(
         self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None
@@ -122,7 +117,6 @@ class ExpandedKernel(TextKernel):
         check_count(self.name, len(self.parameters), given)
         return self._flat(given, own)
 
-    @public
     def adjoint(
         self, /, *annotations: Any, args: Any = None, grid: Any = None, block: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:

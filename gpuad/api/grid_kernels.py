@@ -12,14 +12,14 @@ import copy
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, product
-from typing import Any
+from typing import Any, Self
 
 from ..analysis.activity import activity, connected, escapes
 from ..analysis.affine_forms import Launch as Numbers
 from ..analysis.must_define import defines_before_use
 from ..analysis.uniformity import is_uniform, uniform
 from ..arguments import split_options
-from ..arguments.annotations import BatchDuplicated, Duplicated, shadow_array
+from ..arguments.annotations import BatchDuplicated, Duplicated
 from ..arguments.recorder import current as recording
 from ..errors import GpuadError, LaunchError, ShadowError, UnsupportedError
 from ..ir import nodes as ir
@@ -35,7 +35,6 @@ from ..memo import Memo
 from ..optimize.decided_conditions import without_decided
 from ..pipeline import Call, active_positions
 from ..pipeline.pattern import stopped
-from ..public_calls import public, taking, text
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .adjoint_text import AdjointText
@@ -111,19 +110,16 @@ class GridKernel(TextKernel):
         """The parameters, followed by pointers to the variables of the module that the kernel reaches."""
         return self.unsplit.declared
 
-    @taking(name=text)
     def get_global(self, name: str) -> Any:
         """A variable of the module, as `Kernel.get_global` gives it."""
         return self.unsplit.get_global(name)
 
-    @taking(name=text, shadow=shadow_array)
-    def with_shadow(self, name: str, shadow: NdArray) -> GridKernel:
+    def with_shadow(self, name: str, shadow: NdArray) -> Self:
         """The kernel with a shadow for a variable of its module."""
         other = copy.copy(self)
         other.unsplit, other._known = self.unsplit.with_shadow(name, shadow), {}
         return other
 
-    @public
     def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
         """Makes the launches of a call; inside of a tape they are recorded. Raises as a `Kernel` does, before the first of them where the
         call itself is at fault."""
@@ -141,7 +137,6 @@ class GridKernel(TextKernel):
         """The kernel itself, and the call as it is."""
         return self, Planned(self.unsplit, grid, block, args, shared_mem, stream)
 
-    @public
     def adjoint(
         self, /, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:

@@ -83,7 +83,7 @@ def second_all(plans: Iterable[Planned], directions: Sequence[Any], known: bool)
 
 def _direction(kept: Duplicated) -> Duplicated:
     """A tangent for an array in which threads keep values between launches, of which nothing depends on anything yet."""
-    return Duplicated(*(namespace(a).zeros(a.shape, a.dtype) for a in (kept.primal, kept.passed_shadow)))
+    return Duplicated(*(namespace(a).zeros(a.shape, a.dtype) for a in (kept.primal, kept._passed_shadow)))
 
 
 def _copied(second: Second, state: State) -> State:

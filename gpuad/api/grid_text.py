@@ -48,9 +48,8 @@ def grid_text(function: Function, plan: Plan, parts: Sequence[PartAdjoint]) -> A
         explained,
     )
     facts = together([own.facts for own in made])
-    return AdjointText(
-        function, header, tuple(kernels), whole, facts, tuple(p.name for p in parts), frozenset().union(*(own.shadows for own in made))
-    )
+    shadows = frozenset().union(*(own.shadows for own in made))
+    return AdjointText(function, Written(header, tuple(kernels), whole, facts, shadows), tuple(p.name for p in parts))
 
 
 def _launched(part: PartAdjoint, own: Written) -> Iterator[Kernel]:

@@ -20,13 +20,11 @@ def interpret(family: Family, grid: Extents, block: Extents, args: Sequence[Any]
     """Runs the primal on the reference executor."""
     from ..runtime.reference import Reference
 
-    call, keywords = (grid, block, args), {"shared_mem": shared_mem, "stream": stream}
-    plans = family.launches(*call, **keywords) if family.in_parts else [family.planned(*call, **keywords)]
+    plans = family.launches(grid, block, args, shared_mem=shared_mem, stream=stream)
     with pipeline.executor_for_tests(Reference()):
         for plan in plans:
-            if plan is not None:
-                chosen = plan.kernel if family.in_parts else _on_host(plan.kernel, plan.args)  # parts have one memory
-                chosen(plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem, stream=plan.stream)
+            chosen = plan.kernel if family.in_parts else _on_host(plan.kernel, plan.args)  # parts have one memory
+            chosen(plan.grid, plan.block, plan.args, shared_mem=plan.shared_mem, stream=plan.stream)
 
 
 def _on_host(chosen: Kernel, args: Sequence[Any]) -> Kernel:

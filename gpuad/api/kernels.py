@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..analysis.moving_numbers import Moves, moving_numbers, numbers_as_values
 from ..analysis.races import sure_extents, sure_reads
 from ..analysis.uniform_uses import UniformUses, uniform_uses
 from ..arguments import activities, bind, check_count, check_form, check_launch, geometry, split_options
-from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated, shadow_array
+from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.conversions import is_null
 from ..arguments.recorder import current as recording
 from ..errors import ArgumentTypeError, GpuadError, LaunchError, ShadowError, UnsupportedError
@@ -39,7 +39,7 @@ from ..pipeline.derived_kernels import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
 from ..pipeline.pattern import Pattern
 from ..progress import doing
-from ..public_calls import how_called, not_bound, public, taking, text
+from ..public_calls import fits, how_called, public
 from ..recursion_limit import room
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
@@ -67,7 +67,7 @@ class Family:
     """What is called like one kernel and becomes one by the types of its arguments. `name`: for messages."""
 
     name: str
-    in_parts = False  # a call is several launches: `launches` gives them
+    in_parts = False  # a call is several launches
 
     def planned(self, *call: Any, **keywords: Any) -> Planned | None:
         """The kernel and the launch that a call means, outputs included; None if there is nothing to do. Raises as the call would."""
@@ -78,8 +78,9 @@ class Family:
         return None
 
     def launches(self, *call: Any, **keywords: Any) -> Iterator[Planned]:
-        """The launches of a call that is several."""
-        raise NotImplementedError
+        """The launches of a call, in order."""
+        plan = self.planned(*call, **keywords)
+        return iter(() if plan is None else (plan,))
 
     def in_parts_of(self, *call: Any, **keywords: Any) -> tuple[Any, Planned]:
         """The kernel with `grid.sync()` that a call is one of, and the call as that of it (whose `kernel` is the kernel as it stands)."""
@@ -115,17 +116,23 @@ class TextKernel(Family):
 
     def __getitem__(self, geometry: Any) -> BoundLaunch:
         """`kernel[grid, block](*args)`."""
-        if not isinstance(geometry, tuple) or len(geometry) != 2:
-            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args), with shared_mem=bytes as a keyword if it needs any")
-        return BoundLaunch(self, *geometry)
+        return bound_launch(self, geometry)
+
+    def adjoint(self, /, *annotations: Any, **keywords: Any) -> AdjointText:
+        """The reverse kernel before any launch."""
+        raise NotImplementedError
+
+    def get_global(self, name: str) -> Any:
+        """A variable of the module that the kernel reaches."""
+        raise NotImplementedError
+
+    def with_shadow(self, name: str, shadow: NdArray) -> TextKernel:
+        """The kernel with a shadow for a variable of its module."""
+        raise NotImplementedError
 
 
 class Kernel(TextKernel):
-    """A CUDA kernel that can be launched and differentiated. Make one with `gpuad.kernel`.
-
-    `name`, `source` (the text), `parameters` (declarations in order of the call). One kernel serves any dtype that its parameters have, any
-    grid and any sizes; what was found out about a launch is kept for launches like it.
-    """
+    """A CUDA kernel of which a call is one launch: what is known of it, and what has been derived."""
 
     _inside: frozenset[str] = frozenset()  # parameters through which it stays inside of the view by construction
     _strided = False  # it is told the strides of its arrays
@@ -185,17 +192,12 @@ class Kernel(TextKernel):
         """The parameters, followed by pointers to the variables of the module that the kernel reaches."""
         return self.function.parameters
 
-    @taking(name=text)
     def get_global(self, name: str) -> Any:
-        """A `__constant__` or `__device__` variable that the kernel reaches, as an array on its memory: a NumPy array for a kernel from
-        text (of shape () for a single number or struct, a struct's fields under their names), a CuPy array on the module's memory for one
-        from a RawModule (of the numbers of a struct, or of its bytes if these are of several types). Raises LaunchError for any other
-        name."""
+        """A variable of the module that the kernel reaches, as an array on its memory. Raises LaunchError for any other name."""
         return self.module.get(self.name, global_of(self.function, self.name, name))
 
-    @taking(name=text, shadow=shadow_array)
-    def with_shadow(self, name: str, shadow: NdArray) -> Kernel:
-        """The kernel, of this module, with a shadow for one of its variables: `get_global(name)` is then Duplicated with it."""
+    def with_shadow(self, name: str, shadow: NdArray) -> Self:
+        """The kernel, of this module, with a shadow for one of its variables."""
         other = copy.copy(self)
         other.shadows = {**self.shadows, global_of(self.function, self.name, name).pointer.name: shadow}
         other._suited = {}
@@ -231,12 +233,8 @@ class Kernel(TextKernel):
         own = [kind for d, kind in zip(self.declared, kinds, strict=True) for _ in split_parameter(d)]
         return self.leaf_shadow_types(own)
 
-    @public
     def __call__(self, grid: Extents, block: Extents, args: Sequence[Any], *, shared_mem: int = 0, stream: Any = None) -> None:
-        """Launches the kernel as it is; inside of a tape it is recorded. `grid`, `block`: ints or tuples of up to three, in blocks and in
-        threads; `args`: arrays (annotated or not), numbers, None for an array that is left out; `shared_mem`: bytes of dynamic shared
-        memory; `stream`: of CuPy, the current one by default. Raises LaunchError, and in a tape ShadowError and TapeError, before anything
-        is launched."""
+        """Launches the kernel as it is; inside of a tape it is recorded."""
         recorder = recording.get()
         if recorder is not None:
             check_launch(self.name, shared_mem, stream)
@@ -360,15 +358,10 @@ class Kernel(TextKernel):
         """The call as it is."""
         return Planned(self, grid, block, args, shared_mem, stream)
 
-    @public
     def adjoint(
         self, /, *annotations: Any, grid: Any = None, block: Any = None, args: Any = None, shared_mem: int = 0, **by_name: Any
     ) -> AdjointText:
-        """The reverse kernel before any launch: `.source` is self-contained CUDA text under a header that is its contract, `.explain()`
-        says what it saves and why. `annotations`, `by_name`: classes or instances, by position or by parameter name, or a mapping from
-        names (for a parameter that has the name of an option, as `grid`); who is not named is Const. With `grid`, `block` and `args` the
-        text is the one that this launch would use. `shared_mem`: bytes of dynamic shared memory, which a kernel needs that uses it. Raises
-        UnsupportedError, with its place, for what cannot be differentiated, ShadowError and LaunchError as `autodiff` does."""
+        """The reverse kernel for every launch, or for this one, as `gpuad.Kernel.adjoint` gives it."""
         options = {"grid": grid, "block": block, "args": args, "shared_mem": shared_mem}
         positional, named, launch = split_options(annotations, by_name, options)
         kinds = self.activities(positional, named)
@@ -611,6 +604,23 @@ class OfFunction(Kernel):
         return of_function(self._kind, self._function)
 
 
+class Held:
+    """What users hold of a family of kernels: its names are those of the interface."""
+
+    __slots__ = ("__weakref__", "_family")
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+
+    def __repr__(self) -> str:
+        return repr(self._family)
+
+
+def inside(kernel: Any) -> Any:
+    """The family of what users hold; anything else as it is."""
+    return kernel._family if isinstance(kernel, Held) else kernel
+
+
 @dataclass(frozen=True)
 class BoundLaunch:
     """`kernel[grid, block]`, to be called with the arguments."""
@@ -624,10 +634,17 @@ class BoundLaunch:
         self.kernel(self.grid, self.block, args, shared_mem=shared_mem, stream=stream)
 
 
-def refuse_call(family: Family, error: TypeError) -> None:
+def bound_launch(kernel: Any, geometry: Any) -> BoundLaunch:
+    """`kernel[grid, block]`. LaunchError for another index."""
+    if not isinstance(geometry, tuple) or len(geometry) != 2:
+        raise LaunchError(f"`{kernel.name}`: write kernel[grid, block](*args), with shared_mem=bytes as a keyword if it needs any")
+    return BoundLaunch(kernel, *geometry)
+
+
+def refuse_call(family: Family, error: TypeError, call: Sequence[Any], keywords: Mapping[str, Any]) -> None:
     """Raises ArgumentTypeError where a call does not fit the form that kernels of this kind are called in; gives nothing for an error of
     another kind."""
-    if not_bound(error):
+    if not fits(type(family).__call__, (family, *call), keywords):
         what = str(error).partition("() ")[2]
         tuple_ = "; the arguments come as one tuple, (x, n)" if isinstance(family, TextKernel) else ""
         raise ArgumentTypeError(f"`{family.name}`: the call {what}. {how_called(type(family).__call__)[:-1]}{tuple_}.") from None

@@ -1,4 +1,4 @@
-"""`gpuad.kernel`: a kernel from what a user has.
+"""A kernel from what a user has.
 
 In: CUDA text, a path, a kernel of CuPy's, or another kernel of the module. Out: a `Family`, whose class is decided by the text alone: one
 launch (`Kernel`), several (`GridKernel`), or one that is made for each call's lists and textures (`ExpandedKernel`).
@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 from ..deferred_import import import_registered
 from ..errors import CompileError, LaunchError, MissingFileError
@@ -18,14 +18,14 @@ from ..frontend.cuda import parse
 from ..ir.records import is_expanded
 from ..ir.surface import has_grid_barrier
 from ..literals import calling_file
-from ..public_calls import flag, public, show, text, texts
+from ..public_calls import flag, show, text, texts
 from ..source import SourceFile
 from .argument_flattening import ModuleMemory
 from .bounds_checked import BoundsCheckedKernel
 from .expanded_kernels import ExpandedKernel
 from .grid_kernels import GridKernel
 from .kept_kernels import of_text
-from .kernels import BoundLaunch, Family, Kernel, OfFunction, TextKernel
+from .kernels import BoundLaunch, Family, Kernel, OfFunction, TextKernel, inside
 
 _families: list[Callable[[Any], Family | None]] = []
 
@@ -35,34 +35,16 @@ def offer(recognise: Callable[[Any], Family | None]) -> None:
     _families.append(recognise)
 
 
-@overload
-def kernel(
-    source: str | Path | Kernel, name: str | None = None, *, options: Sequence[str] = (), bounds: Literal[False] = False
-) -> Kernel: ...
-
-
-@overload
-def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = (), bounds: bool = False) -> Any: ...
-
-
-@public
 def kernel(source: Any, name: str | None = None, *, options: Sequence[str] = (), bounds: bool = False) -> Any:
-    """A differentiable kernel from `source`: CUDA text and a name, a path of a .cu file and a name, a CuPy RawKernel, a CuPy RawModule
-    and a name, or a CuPy ElementwiseKernel, ReductionKernel or jit.rawkernel. A template is named with its arguments: `step<float, 3>`.
-    From a gpuad kernel and a name: another kernel of its module, with which it shares the module's memory.
-
-        square = gpuad.kernel(text, "square")
-
-    `options` are those of the compilation (-D, -I, -std). `bounds=True`, of kernels of CUDA text: before each launch or derivative the
-    interpreter runs the kernel on copies of the arrays, and raises BoundsError, with line, array and index, for the first access outside of
-    one; for tests, since that takes a hundred times as long or more. Raises CompileError for text that is no CUDA or an unknown name,
-    UnsupportedError (with file, line and column) for what gpuad cannot represent.
-    """
+    """As `gpuad.kernel`, for code of the package: the inside of the kernel that users hold."""
+    source = inside(source)
     options = texts("options", options)
     if name is not None:
         text("name", name)
     if flag("bounds", bounds):
         return _checked(kernel(source, name, options=options))
+    if isinstance(source, BoundsCheckedKernel) and name is not None:
+        return _checked(kernel(source.kernel, name))
     if isinstance(source, Kernel | ExpandedKernel | GridKernel) and name is not None:
         return _made(source.file, name, source.options, source.raw, source.module)
     if isinstance(source, Family):
@@ -116,7 +98,7 @@ def _made(file: SourceFile, name: str, options: Sequence[str], raw: Any = None, 
     for option in options:
         if _KEEPS_SUBNORMALS.fullmatch(option.strip()):
             message = f"option {option.strip()!r} has no effect: CuPy appends -ftz=true, so float32 subnormals are 0 on a GPU"
-            warnings.warn(message, stacklevel=4)
+            warnings.warn(message, stacklevel=5)
     kept = of_text("", file, name, options)
     function = kept.function
     if any(is_expanded(d.type) for d in function.parameters):

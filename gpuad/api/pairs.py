@@ -36,20 +36,20 @@ from .making import kernel
 class Saved:
     """What one augmented forward has saved for its reverse. Used once."""
 
-    function: Function
-    adjoint: Adjoint
-    state: State
-    call: Call
-    marks: dict[str, int]
-    used: bool = False
+    _function: Function
+    _adjoint: Adjoint
+    _state: State
+    _call: Call
+    _marks: dict[str, int]
+    _used: bool = False
 
     def __repr__(self) -> str:
-        return f"<what {self.function.name} saved, {self.nbytes} bytes{', used' if self.used else ''}>"
+        return f"<what {self._function.name} saved, {self.nbytes} bytes{', used' if self._used else ''}>"
 
     @property
     def nbytes(self) -> int:
         """Bytes that are held."""
-        state = self.state
+        state = self._state
         copies = (*state.entries.values(), *state.logs, *(state.primals[i] for i in state.owned))
         return sum(int(m.root.nbytes) for m in copies if isinstance(m, Memory))
 
@@ -125,25 +125,25 @@ class _Pair:
         flag("allow_unused", allow_unused)
         if not isinstance(saved, Saved):
             raise ArgumentTypeError(f"`{self.whole.name}`: `saved` is what `augmented` gave, not {show(saved)}. No shadow was touched.")
-        if saved.used:
+        if saved._used:
             raise GpuadError(f"`{self.whole.name}`: a saved state serves one reverse; run the augmented forward again")
         with self.whole.room(), on_stream(stream, args):
             chosen = self.whole.suited(args, shared_mem)
             call = chosen.bind(grid, block, args, shared_mem, stream)
             self._check_shadows(call)
-            if saved.function is not chosen.function:
+            if saved._function is not chosen.function:
                 raise LaunchError(f"`{self.whole.name}`: the saved state is that of another kernel. No shadow was touched.")
-            was = saved.adjoint.pattern
+            was = saved._adjoint.pattern
             taken = was.optimistic, was.distances, was.decided
             pattern, adjoint, stages = once(call, ("reversed", *taken), lambda: _backward(chosen, call, *taken))
             call = exactly(call, adjoint.exact)
-            pipeline.check_same(saved.call, call, saved.marks)
+            pipeline.check_same(saved._call, call, saved._marks)
             self._check_active(saved, chosen, pattern)
             refuse_unseeded(chosen.name, () if allow_unused else unseeded(chosen, args))
-            saved.used = True
+            saved._used = True
             call = kept_seeds(call, adjoint)
             for width in range(call.bound.width):
-                pipeline.run_stages(adjoint, stages, call, saved.state.again(adjoint, call), width)
+                pipeline.run_stages(adjoint, stages, call, saved._state.again(adjoint, call), width)
 
     def _check_shadows(self, call: Call) -> None:
         for i, (argument, element) in enumerate(zip(call.bound.arguments, self.shadows, strict=True)):
@@ -154,7 +154,7 @@ class _Pair:
 
     def _check_active(self, saved: Saved, chosen: Kernel, pattern: Pattern) -> None:
         """A state serves the activities that it was saved for: others may read what it has not."""
-        for leaf, was, now in zip(chosen.leaves, saved.adjoint.pattern.shadows, pattern.shadows, strict=True):
+        for leaf, was, now in zip(chosen.leaves, saved._adjoint.pattern.shadows, pattern.shadows, strict=True):
             if (was is None) is not (now is None):
                 raise ShadowError(
                     f"`{self.whole.name}`: argument `{leaf.name}` has {'a' if was is None else 'no'} shadow here, but was declared "
@@ -187,7 +187,7 @@ def _thunk_of_family(
         try:
             plan = family.planned(*call, **keywords)
         except TypeError as error:
-            refuse_call(family, error)
+            refuse_call(family, error, call, keywords)
             raise
         if plan is None:
             raise LaunchError(f"`{family.name}`: no element, so there is nothing to differentiate")

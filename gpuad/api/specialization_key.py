@@ -58,7 +58,7 @@ def _kind(x: Any) -> Any:
     if kind in REAL or x is None:
         return kind
     if kind in PAIRS:
-        return _both(kind, _kind(x.primal), _kind(x.passed_shadow), x.keep)
+        return _both(kind, _kind(x.primal), _kind(x._passed_shadow), x.keep)
     if kind is Active:
         return _both(kind, _kind(x.value), _kind(x.shadow)) if type(x.value) in REAL and is_array(x.shadow) else None
     if kind is Const or kind is Stopped:
@@ -106,7 +106,7 @@ class Part:
         passed = self.passed(value)
         if passed is None and value is not None:
             return None
-        arrays = (x.passed_shadow,) if like.kind in _SHADOWED else ()
+        arrays = (x._passed_shadow,) if like.kind in _SHADOWED else ()
         shadows = tuple(map(resolve, arrays))
         memory, number, array = (passed, None, value) if self.pointer else (None, passed, None)
         return BoundArgument(
@@ -183,7 +183,7 @@ class Ready:
             if passed is None and value is not None:
                 return None
             values.append(passed)
-            shadows.append(resolve(x.passed_shadow) if kind in _SHADOWED else None)
+            shadows.append(resolve(x._passed_shadow) if kind in _SHADOWED else None)
         return (values, shadows) if _disjoint([m for m in (*values, *shadows) if isinstance(m, Memory)]) else None
 
     def launch(self, kernel: Kernel, args: Sequence[Any]) -> Launch | None:

@@ -152,7 +152,7 @@ class Duplicated(Operators, _Annotated):
         self._of: Duplicated | None = None  # the pair that the caller made, of which this is a view
 
     @property
-    def own_primal(self) -> Any:
+    def _own_primal(self) -> Any:
         """The array, for code that does not let the caller have it."""
         return self._primal
 
@@ -161,18 +161,18 @@ class Duplicated(Operators, _Annotated):
         """The shadow array; made (zeros, laid out like the primal) at the first use if none was given."""
         if self._deferred is not None:
             self._deferred.looked = True
-        return self.passed_shadow
+        return self._passed_shadow
 
     @property
-    def passed_shadow(self) -> NdArray:
+    def _passed_shadow(self) -> NdArray:
         """The shadow, for a call that the pair is passed to."""
         if self._deferred is not None:
             self._deferred.show()
-        shadow: NdArray = self.own_shadow
+        shadow: NdArray = self._own_shadow
         return shadow
 
     @property
-    def own_shadow(self) -> Any:
+    def _own_shadow(self) -> Any:
         """The shadow, for code that neither reads it nor lets the caller see it (`deferred_clearing`)."""
         if self._shadow is None:
             with _MAKING:
@@ -212,11 +212,11 @@ class Duplicated(Operators, _Annotated):
         return self._shadow is not None
 
     @property
-    def is_unseeded(self) -> bool:
+    def _is_unseeded(self) -> bool:
         """True if the shadow was made here, the caller has not asked for it, and it holds zeros."""
         if self._deferred is None or self._deferred.looked:
             return False
-        shadow = self.own_shadow
+        shadow = self._own_shadow
         return not bool((shadow if shadow.dtype.names is None else shadow.reshape(-1).view(np.uint8)).any())
 
     @property
@@ -361,7 +361,7 @@ class Duplicated(Operators, _Annotated):
         derived(view._primal, self._primal)
         view._deferred, view._of = self._deferred, self if self._of is None else self._of
         if self._shadow is None:
-            view._make = lambda: take(self.own_shadow)
+            view._make = lambda: take(self._own_shadow)
         else:
             view._shadow = take(self._shadow)
         return view
@@ -371,7 +371,7 @@ def shadows_of_array(pair: Duplicated | BatchDuplicated) -> tuple[Any, ...]:
     """The shadows of all of the array that the caller has paired with them, where `pair` is a view of that pair; for code that does not let
     the caller see them."""
     array = pair if pair._of is None else pair._of
-    return (array.own_shadow,) if isinstance(array, Duplicated) else array.shadows
+    return (array._own_shadow,) if isinstance(array, Duplicated) else array.shadows
 
 
 def _pair(kind: type[Duplicated], primal: Any, shadow: NdArray, keep: bool) -> Duplicated:
@@ -398,7 +398,7 @@ def _same_view(a: Duplicated, b: Duplicated) -> bool:
     one, two = a._primal, b._primal
     if (one.shape, one.strides, one.dtype) != (two.shape, two.strides, two.dtype) or address(one) != address(two):
         return False
-    return bool(one.size == 0 or address(a.own_shadow) == address(b.own_shadow))
+    return bool(one.size == 0 or address(a._own_shadow) == address(b._own_shadow))
 
 
 class DuplicatedNoNeed(Duplicated):
@@ -486,7 +486,7 @@ class Active(Arithmetic, Compared):
         """Where the gradient is added."""
         return self._shadow
 
-    passed_shadow = shadow
+    _passed_shadow = shadow
 
     def __copy__(self) -> Active:
         """A pair of this number and its shadow."""

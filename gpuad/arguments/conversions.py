@@ -310,9 +310,9 @@ def _nearest(value: Any, dtype: np.dtype[Any]) -> np.generic:
 def opened(arg: Any) -> tuple[str, Any, tuple[Any, ...]]:
     """The kind of an argument, its array or number, and its shadows."""
     if isinstance(arg, DuplicatedNoNeed):
-        return "noneed", arg.primal, (arg.passed_shadow,)
+        return "noneed", arg.primal, (arg._passed_shadow,)
     if isinstance(arg, Duplicated):
-        return "duplicated", arg.primal, (arg.passed_shadow,)
+        return "duplicated", arg.primal, (arg._passed_shadow,)
     if isinstance(arg, BatchDuplicated):
         return "batch", arg.primal, arg.shadows
     if isinstance(arg, Stopped):

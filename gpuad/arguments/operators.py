@@ -129,7 +129,7 @@ def _comparison(name: str) -> Any:
 
 def _values(x: Any) -> Any:
     """The part of an operand that is compared, of which the result has nothing."""
-    return x.own_primal if hasattr(type(x), "own_primal") else getattr(x, "primal", x)
+    return x._own_primal if hasattr(type(x), "_own_primal") else getattr(x, "primal", x)
 
 
 def is_operand(x: Any) -> bool:

@@ -23,7 +23,7 @@ from ..runtime.array_types import NdArray
 def primal_of(x: Any, name: str = "") -> Any:
     """The array itself, of an annotated one too. ArgumentTypeError for one of a class derived from NumPy's."""
     if isinstance(x, Duplicated):
-        return x.own_primal
+        return x._own_primal
     if isinstance(x, BatchDuplicated | Const):
         return x.primal
     refuse_subclass(x, name)
@@ -103,7 +103,7 @@ def refuse_windows(x: Any) -> None:
 
 def shadows_of(x: Any) -> tuple[Any, ...]:
     """The shadows of a pair, or of an array with several, for who does not look at what they hold."""
-    return (x.own_shadow,) if isinstance(x, Duplicated) else tuple(x.shadows)
+    return (x._own_shadow,) if isinstance(x, Duplicated) else tuple(x.shadows)
 
 
 def check_pair(x: Any) -> None:

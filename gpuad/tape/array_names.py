@@ -110,7 +110,7 @@ def _pair(name: str, pair: Any) -> Iterator[Found]:
         return
     yield from _array(name, pair._primal)  # of a handle the property would be a view for the caller to have
     if pair.has_shadow:
-        yield from _array(f"{name}.shadow", pair.own_shadow)
+        yield from _array(f"{name}.shadow", pair._own_shadow)
 
 
 def _array(name: str, array: NdArray) -> Iterator[Found]:

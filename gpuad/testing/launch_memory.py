@@ -18,7 +18,7 @@ from .. import api
 from ..analysis.activity import activity
 from ..analysis.flows import differentiable
 from ..api import ExpandedKernel, Family, GridKernel, Kernel
-from ..api.kernels import refuse_call
+from ..api.kernels import inside, refuse_call
 from ..arguments import check_form, check_launch, layouts
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import address, leaf_memory, namespace, resolve
@@ -58,6 +58,7 @@ def launched(
     f: Any, args: Sequence[Any], grid: Extents | None, block: Extents | None, shared_mem: int, call: Mapping[str, Any]
 ) -> tuple[Launch, tuple[Any, ...]]:
     """The launch and its arguments; kernels that are made for the types of a call become one here."""
+    f = inside(f)
     if grid is not None or not isinstance(f, Family):
         check_form("check_gradient", args)
     check_launch("check_gradient", shared_mem, None)
@@ -67,10 +68,12 @@ def launched(
         if call:
             raise ArgumentTypeError(f"check_gradient: unexpected {', '.join(f'`{name}`' for name in call)}: a launch has no such argument")
         return _launch(f, grid, block, shared_mem), tuple(args)
+    if grid is not None:
+        args, call = (grid, block, args), {"shared_mem": shared_mem, **call}
     try:
-        plan = f.planned(*args, **call) if grid is None else f.planned(grid, block, args, shared_mem=shared_mem, **call)
+        plan = f.planned(*args, **call)
     except TypeError as error:
-        refuse_call(f, error)
+        refuse_call(f, error, args, call)
         raise
     if plan is None:
         raise ArgumentTypeError("check_gradient: the call has nothing to do")
@@ -79,9 +82,9 @@ def launched(
 
 def _launch(f: Any, grid: Extents | None, block: Extents | None, shared_mem: int) -> Launch:
     if isinstance(f, tuple) and len(f) == 3:
-        return Launch(*f, shared_mem)
+        return Launch(inside(f[0]), *f[1:], shared_mem)
     if all(hasattr(f, name) for name in ("kernel", "grid", "block")):
-        return Launch(f.kernel, f.grid, f.block, shared_mem or getattr(f, "shared_mem", 0))
+        return Launch(inside(f.kernel), f.grid, f.block, shared_mem or getattr(f, "shared_mem", 0))
     if grid is None or block is None:
         raise ArgumentTypeError("check_gradient: `f` is kernel[grid, block], (kernel, grid, block), or a kernel with grid= and block=")
     try:

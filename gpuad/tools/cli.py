@@ -369,7 +369,7 @@ def _write(text: str, output: Path | None) -> None:
 def _adjoint(
     file: Path, name: str | None, const: Sequence[str], shared_mem: int, define: Sequence[str], launched: bool = False
 ) -> AdjointText:
-    kernel = api.kernel(file, name or _only_kernel(file), options=[f"-D{macro}" for macro in define])
+    kernel: api.TextKernel = api.kernel(file, name or _only_kernel(file), options=[f"-D{macro}" for macro in define])
     if not launched:
         return kernel.adjoint(*_activity(kernel.parameters, const), shared_mem=shared_mem)
     case = next((c for c in read(file) if legal_name(c.kernel) == kernel.name), None)

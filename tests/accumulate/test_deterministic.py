@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, BatchDuplicated, Duplicated, LaunchError, UnsupportedError, pipeline
-from gpuad.api import Kernel
+from gpuad import Active, BatchDuplicated, Duplicated, Kernel, LaunchError, UnsupportedError, pipeline
 from gpuad.codegen.cuda import cuda_source
 from gpuad.runtime import nvrtc
 from gpuad.runtime.host import Host

@@ -10,8 +10,7 @@ import pytest
 from gather_tools import agree, atomics, is_gathered, reverse
 from launch_tools import EXECUTORS, compiled, running
 
-import gpuad
-from gpuad import Duplicated, pipeline
+from gpuad import Duplicated, api, pipeline
 from gpuad.analysis.affine_forms import Launch
 from gpuad.analysis.conflicts import seem_to_conflict
 from gpuad.api import pattern_of
@@ -134,7 +133,7 @@ def test_where_memory_does_not_suffice_to_ask_it_is_atomic(monkeypatch: pytest.M
 def test_what_seems_to_meet() -> None:
     shape = ROLL.replace("int m", "int m, const int* at").replace("SUM", "u[i + 1] * u[at[i]] * u[i]")
     for text, seems in ((shape, True), (shape.replace("u[i + 1]", "u[2 * i]"), True), (shape.replace("u[i + 1]", "u[i]"), False)):
-        primal = gpuad.kernel(text, "k").primal()
+        primal = api.kernel(text, "k").primal()
         u, n = primal.params[0], primal.params[2]
         launch = Launch((3, 1, 1), (8, 1, 1), {n: 20})  # type: ignore[dict-item]
         assert seem_to_conflict(primal.body, u, launch) == seems  # type: ignore[arg-type]

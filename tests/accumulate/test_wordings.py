@@ -10,7 +10,6 @@ import pytest
 from gather_tools import atomics, reverse
 from launch_tools import EXECUTORS
 
-import gpuad
 from gpuad import Duplicated, api, pipeline
 from gpuad.ir.nodes import Pop
 from gpuad.ir.rewrite import walk_stmts
@@ -194,7 +193,7 @@ def launch(name: str) -> tuple[api.Kernel, int, int, tuple[Any, ...]]:
     }
     names = [part.split()[-1].lstrip("*") for part in text.split(")")[0].split(",")]
     grid = 2 if "G(" in text or "while (i < n)" in text else 5
-    return gpuad.kernel(SOURCE, name), grid, 16, tuple(given[each] for each in names)
+    return api.kernel(SOURCE, name), grid, 16, tuple(given[each] for each in names)
 
 
 @pytest.mark.parametrize("name", ROWS + FLAT + STATES + PLACES + POINTERS)

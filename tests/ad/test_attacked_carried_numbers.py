@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, pipeline, testing
+from gpuad import Duplicated, api, pipeline, testing
 from gpuad.ir.nodes import For, While
 from gpuad.ir.rewrite import bound_in, walk_stmts
 from gpuad.pipeline.passes import primal_of
@@ -63,7 +63,7 @@ def test_the_counter_of_a_loop_in_a_loop_changes_in_the_outer_one() -> None:
     text = """extern "C" __global__ void k(double* x, int n) {
         for (int j = 0; j < n; j++) { double e = x[j]; while (e > 0.1) e *= 0.5; x[j] = e; }
     }"""
-    body = primal_of(gpuad.kernel(text, "k").function).body
+    body = primal_of(api.kernel(text, "k").function).body
     outer = next(s for s in walk_stmts(body) if isinstance(s, For))
     inner = next(s for s in walk_stmts(outer.body) if isinstance(s, While))
     assert inner.counter in bound_in(outer)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from nightly import cases
 
-import gpuad
-from gpuad import Duplicated
+from gpuad import Duplicated, api
 from gpuad.api import pattern_of
 from gpuad.tape.record.checkpoint_kernels import cutting
 
@@ -89,7 +88,7 @@ def fewest(values: list[Value]) -> int:
 
 
 def saved(name: str, source: str, values: list[Value]) -> int:
-    kernel = gpuad.kernel(source, name)
+    kernel = api.kernel(source, name)
     arrays = [np.ones(4, np.float32 if v.kind == "float" else np.float64) for v in values if v.op == "array"]
     call = kernel.bind((1,), (4,), [*(Duplicated(a, np.zeros_like(a)) for a in (*arrays, np.ones(4))), 4], 0, None)
     cut = cutting(kernel.reverse_for(pattern_of(kernel, call), call), frozenset(range(len(arrays))))

@@ -11,7 +11,7 @@ from launch_tools import compiled, running
 from tape_tools import run, run_again
 
 import gpuad
-from gpuad import BudgetError, Duplicated
+from gpuad import BudgetError, Duplicated, api
 from gpuad.tape.facade import recording_of
 from gpuad.testing import check_gradient
 
@@ -132,7 +132,7 @@ def test_memory_that_threads_add_to_is_not_read_back() -> None:
 
 def test_distances_that_are_zero_leave_other_premises_alone() -> None:
     """A slot that is overwritten by itself still has a stride: the same kernel, of which the distance alone is not taken for granted."""
-    slots = gpuad.kernel(SOURCE, "slots")
+    slots = api.kernel(SOURCE, "slots")
     with running("host"):
         gpuad.autodiff(slots, 2, N // 2, [Duplicated(H.copy(), np.ones_like(H)), 1, 1, N])
     made = [key[1] for key in slots.specializations if key[0] == "reverse"]

@@ -8,7 +8,7 @@ import pytest
 from launch_tools import EXECUTORS, running
 
 import gpuad
-from gpuad import Duplicated
+from gpuad import Duplicated, api
 from gpuad.accumulate.access_inversion import MOST_SLICES
 from gpuad.affine import relations
 from gpuad.affine.classes import _is_one_to_one
@@ -216,5 +216,5 @@ def test_nested_loops_are_walked_a_few_times_each(monkeypatch: pytest.MonkeyPatc
     loops = " ".join(f"for (int j{k} = 0; j{k} < n; ++j{k}) {{ s = s * 0.5 + a[j{k}];" for k in range(depth))
     text = f'extern "C" __global__ void k(double* out, const double* a, int n) {{ double s = 1; {loops} {"}" * depth} out[0] = s; }}'
     kernel = gpuad.kernel(text, "k")
-    cuda_source([kernel.primal()])
+    cuda_source([api.kernel(kernel).primal()])
     assert depth <= calls[0] <= depth * (depth + 3)

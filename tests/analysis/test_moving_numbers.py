@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import gpuad
+from gpuad import api
 from gpuad.analysis.moving_numbers import moving_numbers, numbers_as_values
 
 HEAD = 'extern "C" __global__ void k(double* y, const double* x, int it, int jt, int n, unsigned u, size_t z) { int i = threadIdx.x; '
@@ -13,7 +13,7 @@ NAMES = ("y", "x", "it", "jt", "n", "u", "z")
 
 def moved(body: str) -> dict[str, str]:
     """For each array that is moved its terms, and under "" the numbers."""
-    moves = moving_numbers(gpuad.kernel(HEAD + body + " }", "k").primal())
+    moves = moving_numbers(api.kernel(HEAD + body + " }", "k").primal())
 
     def shown(terms: object) -> str:
         return " + ".join(sorted("*".join(sorted([*(NAMES[f] for f in t.factors), str(t.coefficient)])) for t in terms))  # type: ignore[attr-defined]
@@ -91,6 +91,6 @@ def test_what_moves_beside_what_does_not() -> None:
     ],
 )
 def test_numbers_that_only_become_floating_point_values(body: str, values: str) -> None:
-    found = numbers_as_values(gpuad.kernel(HEAD + body + " if (i < n) y[i] += x[0]; }", "k").primal())
+    found = numbers_as_values(api.kernel(HEAD + body + " if (i < n) y[i] += x[0]; }", "k").primal())
     used = [k for k in found if NAMES[k] in body.replace("(", " ").replace(")", " ").replace(";", " ").replace("+", " ").split()]
     assert " ".join(NAMES[k] for k in sorted(used)) == values

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gpuad
+from gpuad import api
 from gpuad.analysis.uniform_uses import uniform_uses
 from gpuad.ir.nodes import Assign, Binary, Cast, Constant, Expr, Kernel, Let, Store, Var
 from gpuad.ir.rewrite import walk_stmts
@@ -21,7 +21,7 @@ USUAL = {A: 3, B: 2, FLAG: 1, COUNT: 40}
 
 
 def kernel(body: str) -> Kernel:
-    return gpuad.kernel(f"{HEAD} {body} }}", "k").primal()
+    return api.kernel(f"{HEAD} {body} }}", "k").primal()
 
 
 def classes(of: Kernel, position: int = A) -> int:
@@ -64,7 +64,7 @@ def test_launches_that_are_told_apart(body: str, position: int, count: int) -> N
 )
 def test_equal_uses_are_equal_launches(body: str) -> None:
     """What is written, and where, is the same for all numbers of a class."""
-    k = gpuad.kernel(f"{HEAD} if (i < n) {{ {body} }} }}", "k")
+    k = api.kernel(f"{HEAD} if (i < n) {{ {body} }} }}", "k")
     uses = uniform_uses(k.primal())
     seen: dict[Any, Any] = {}
     for a, b in itertools.product(range(7), range(4)):

@@ -14,7 +14,7 @@ from launch_tools import running
 from test_specialization_key import SOURCE
 
 import gpuad
-from gpuad import LaunchError
+from gpuad import LaunchError, api
 from gpuad.api.call_replay import CallReplay
 from gpuad.api.specialization_key import Ready
 
@@ -165,8 +165,8 @@ def test_random_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bases = [[np.arange(24.0) + k for k in range(3)] for _ in range(2)]
     ran = 0
     for seed in range(1500):
-        cold._ready.clear()
-        cold._again.clear()
+        api.kernel(cold)._ready.clear()
+        api.kernel(cold)._again.clear()
         grid, block = random.Random(seed).choice([(1, 8), (1, 8), (1, 4), (2, 4)])
         expected, found = (outcome(k[grid, block], random.Random(seed), b) for k, b in zip((cold, warm), bases, strict=True))
         assert expected == found, seed

@@ -20,7 +20,7 @@ from launch_tools import CASES, arguments, running, shipped
 from nightly import cases, share
 
 import gpuad
-from gpuad import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, LaunchError, ShadowError, TapeError, autodiff, pipeline
+from gpuad import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, LaunchError, ShadowError, TapeError, api, autodiff, pipeline
 from gpuad.api import Kernel
 from gpuad.api.call_replay import CallReplay
 from gpuad.pipeline import schedule
@@ -274,7 +274,7 @@ def test_every_case_on_other_content(name: str, mode: Any, monkeypatch: pytest.M
     monkeypatch.setattr(CallReplay, "made", lambda *given: hits.append(made(*given)) or hits[-1])
     found = left(0.96875)
     assert hits == ([] if name in LOOKED_AT else [True])
-    chosen = k.suited(None, shared_mem)
+    chosen = api.kernel(k).suited(None, shared_mem)
     chosen._again.clear()
     chosen._ready.clear()
     assert found == left(0.96875)
@@ -383,7 +383,7 @@ def test_a_variable_of_the_module() -> None:
         found = case.after(lambda: case.call(*case.args(N), grid=1, block=8))
         np.testing.assert_allclose(np.frombuffer(found[3]), number * case.dy)
         case.after(lambda: case.call(*case.args(N), k=other, grid=1, block=8))
-    np.testing.assert_allclose(other.shadows[next(iter(other.shadows))], 4 * (case.x * case.dy).sum())
+    np.testing.assert_allclose(next(iter(api.kernel(other).shadows.values())), 4 * (case.x * case.dy).sum())
 
 
 # --- how it is called --------------------------------------------------------------------------------------------------------------------
@@ -524,7 +524,7 @@ def test_a_shadow_that_a_tape_leaves_uncleared() -> None:
         with tape:
             k(1, 8, (y, x, N))
         tape.reverse({y: 1.0})
-        x.own_shadow[...] = 0
+        x._own_shadow[...] = 0
         autodiff(k, 1, 8, (y, x, N), allow_unused=True)  # the reverse has taken the shadow of y: there is no seed
         assert not x.shadow.any()
 
@@ -601,8 +601,8 @@ def test_random_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     held = [[*(np.linspace(0.1 + k, 0.9 + k, 24) for k in range(4)), np.zeros(2)] for _ in range(2)]
     ran = 0
     for seed in range(cases(600, 1200)):
-        cold._ready.clear()
-        cold._again.clear()
+        api.kernel(cold)._ready.clear()
+        api.kernel(cold)._again.clear()
         expected, found = (outcome(k, seed, h) for k, h in zip((cold, warm), held, strict=True))
         assert expected == found, seed
         ran += isinstance(expected[0], bytes)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Const, Duplicated, Texture
+from gpuad import Const, Duplicated, Texture, api
 from gpuad.errors import LaunchError
 from gpuad.testing import check_gradient
 
@@ -97,7 +97,7 @@ def test_a_barrier_of_the_grid_beside_lists() -> None:
     parameters, body = KERNELS["all"]
     made, args = kernel(parameters, body), arguments(parameters)
     text = made.adjoint(rows=Duplicated, y=Duplicated, args=args)
-    assert text.parts == ("k_part0", "k_part1") and len(list(made.launches(2, 16, args))) == 2
+    assert text.parts == ("k_part0", "k_part1") and len(list(api.kernel(made).launches(2, 16, args))) == 2
     assert "which takes textures and lists of arrays" in repr(made)
     with pytest.raises(LaunchError, match="pass args=, which say what the kernel is made for"):
         made.adjoint(rows=Duplicated)

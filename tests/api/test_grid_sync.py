@@ -11,7 +11,7 @@ from launch_tools import EXECUTORS
 from nightly import share
 
 import gpuad
-from gpuad import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, pipeline
+from gpuad import Active, BatchDuplicated, Const, Duplicated, DuplicatedNoNeed, api, pipeline
 from gpuad.errors import LaunchError, ShadowError, TapeError, UnsupportedError
 from gpuad.testing import check_gradient
 
@@ -429,7 +429,7 @@ def test_one_kernel_for_each_pointer_but_not_for_each_iteration() -> None:
     body = (
         "double *u = a, *v = b; for (int s = 0; s < n; s++) { v[i] = u[i] + (s == 3 ? r : 0.0); grid.sync(); double* t = u; u = v; v = t; }"
     )
-    kernel = gpuad.kernel(text(body), "k")
+    kernel = api.kernel(text(body), "k")
     assert len({plan.kernel for plan in kernel.launches(3, 8, state())}) == 2
     check_gradient(kernel, state(), grid=(3,), block=(8,), directions=1)
 
@@ -444,7 +444,7 @@ def test_stopped() -> None:
 
 
 def test_parts_are_kernels() -> None:
-    kernel = gpuad.kernel(text(BODIES["a number of a thread"]), "k")
+    kernel = api.kernel(text(BODIES["a number of a thread"]), "k")
     first, last = kernel.launches(3, 8, state())
     assert [each.kernel.name for each in (first, last)] == ["k_part0", "k_part1"]
     assert "p_kept" in first.kernel.adjoint(a=Duplicated, b=Duplicated, p_kept=Duplicated).source

@@ -14,7 +14,7 @@ from test_grid_sync import BODIES, N, state, text
 from typer.testing import CliRunner
 
 import gpuad
-from gpuad import Active, Const, Duplicated, pipeline
+from gpuad import Active, Const, Duplicated, api, pipeline
 from gpuad.errors import LaunchError
 from gpuad.lower.grid_variants import variants
 from gpuad.runtime.reference import Reference
@@ -103,7 +103,7 @@ def test_what_is_kept_between_launches_is_said() -> None:
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", share(list(BODIES), 3))
 def test_the_variants_are_those_that_calls_come_to(name: str) -> None:
-    kernel = gpuad.kernel(text(BODIES[name]), "k")
+    kernel = api.kernel(text(BODIES[name]), "k")
     if "* weights" in kernel.source:
         kernel.get_global("weights")[:] = [1.5, 2, 0.5, 3]
     whole, found = kernel._parts(kernel.unsplit), set()

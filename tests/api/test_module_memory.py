@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, pipeline, testing
+from gpuad import Duplicated, api, pipeline, testing
 from gpuad.codegen.cuda import cuda_source
 from gpuad.errors import LaunchError, ShadowError, TapeError, UnsupportedError
 from gpuad.runtime import nvrtc
@@ -152,7 +152,7 @@ def test_a_shadow_for_constants(executor: Any) -> None:
         difference = (_smoothed(x, W + step)[0].sum() - _smoothed(x, W - step)[0].sum()) / 2e-6
         assert abs(dw[k] - difference) < 1e-6 * abs(difference)
     kernel(1, 32, (y, x, 20))  # the one without a shadow still has none
-    assert kernel.shadows == {}
+    assert api.kernel(kernel).shadows == {}
 
 
 def test_forward_mode_and_second_derivatives() -> None:
@@ -353,7 +353,7 @@ def test_generated_text() -> None:
     assert "// w, scale, table: addresses of the variables of that name in the module of smooth." in adjoint.source
     assert "int n, const double* w, const float* scale," in adjoint.source
     nvrtc.compile_cuda(adjoint.source)
-    nvrtc.compile_cuda(cuda_source([_smooth().primal()]))
+    nvrtc.compile_cuda(cuda_source([api.kernel(_smooth()).primal()]))
     assert "double* dw" in _smooth().adjoint(y=Duplicated, w=Duplicated).source
     args = (np.zeros(20), _x(), 20)
     assert "double* dw" in _smooth().adjoint(grid=1, block=32, args=args, y=Duplicated, w=Duplicated).source

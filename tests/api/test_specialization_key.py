@@ -13,7 +13,7 @@ import pytest
 from launch_tools import running
 
 import gpuad
-from gpuad import Duplicated, LaunchError, pipeline
+from gpuad import Duplicated, LaunchError, api, pipeline
 from gpuad.api import Kernel
 
 SOURCE = r"""
@@ -241,13 +241,13 @@ def test_random_calls(name: str, derive: bool) -> None:
     warm, cold = gpuad.kernel(PAIRS, name), gpuad.kernel(PAIRS, name)
     ran = hits = 0
     for seed in range(200):
-        cold._ready.clear()
-        cold._again.clear()
-        known = len(warm._ready)
+        api.kernel(cold)._ready.clear()
+        api.kernel(cold)._again.clear()
+        known = len(api.kernel(warm)._ready)
         expected, found = outcome(cold, seed, derive), outcome(warm, seed, derive)
         assert expected == found, seed
         ran += isinstance(expected[0], bytes)
-        hits += isinstance(expected[0], bytes) and len(warm._ready) == known
+        hits += isinstance(expected[0], bytes) and len(api.kernel(warm)._ready) == known
     assert ran > 10 and hits > 5
 
 

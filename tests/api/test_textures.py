@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Const, Duplicated, Texture
+from gpuad import Const, Duplicated, Texture, api
 from gpuad.errors import LaunchError, UnsupportedError
 from gpuad.testing import check_gradient
 
@@ -193,7 +193,7 @@ def test_one_kernel_for_each_way_to_read() -> None:
     args = [np.ones(4, np.float32), np.zeros(4, np.float32), 4]
     table = np.ones(6, np.float32)
     ways = [Texture(table), Texture(np.ones(9, np.float32)), Texture(table, filter="linear"), Texture(Const(table), address="border")]
-    kernels = [kernel.planned(1, 4, (way, *args)).kernel for way in ways]
+    kernels = [api.kernel(kernel).planned(1, 4, (way, *args)).kernel for way in ways]
     assert [kernels.index(k) for k in kernels] == [0, 0, 2, 3]
     assert "tex" not in kernel.adjoint(args=(ways[2], *args), t=Duplicated).source.replace("__tex", "").split("void")[0]
 

@@ -511,7 +511,7 @@ def _memory(x: Any) -> list[bytes]:
     if isinstance(x, tuple | list):
         return [b for v in x for b in _memory(v)] if len(x) < 100 else []
     if isinstance(x, Duplicated):
-        return [*_memory(x.primal), *_memory(x.own_shadow)]
+        return [*_memory(x.primal), *_memory(x._own_shadow)]
     return [x.tobytes()] if isinstance(x, np.ndarray) and x.dtype != object else []
 
 

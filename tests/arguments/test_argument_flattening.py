@@ -10,7 +10,7 @@ import pytest
 from launch_tools import running
 
 import gpuad
-from gpuad import Active, Const, Duplicated, LaunchError, Tape
+from gpuad import Active, Const, Duplicated, LaunchError, Tape, api
 from gpuad.api import FlatArguments, Kernel
 from gpuad.api.call_replay import CallReplay
 
@@ -295,7 +295,7 @@ def test_errors_count_the_parameters_as_the_caller_wrote_them() -> None:
 
 
 def test_what_is_made_whole() -> None:
-    k = gpuad.kernel(SOURCE, "scaled")
+    k = api.kernel(SOURCE, "scaled")
     x = np.ones(N)
     whole = k.whole((params(), x, N))
     assert isinstance(whole, FlatArguments) and whole == (0.5, 2, 1.0, 0.25, x, N) and whole[4] is x

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import fusion, pipeline
+from gpuad import api, fusion, pipeline
 from gpuad.codegen.cpu.grid_stride import flatten
 from gpuad.codegen.cpu.iteration_domain import merge_axes
 from gpuad.frontend.cuda import parse
@@ -157,10 +157,10 @@ def test_sums_over_threads_agree_with_the_reference(name: str) -> None:
 def test_a_loop_over_elements_is_not_fused_with_one_that_is_none() -> None:
     """The primal ends in an atomic addition, so its threads go their own ways; the reverse need not."""
     text = f'extern "C" __global__ void k(const float* x, float* s, int n) {{ float t = 0.0f; {LOOP} t += x[i] * x[i]; atomicAdd(s, t); }}'
-    kernel = gpuad.kernel(text, "k")
+    kernel = api.kernel(text, "k")
     args = gpuad.Duplicated(np.ones(N, np.float32)), gpuad.Duplicated(np.zeros(1, np.float32), np.ones(1, np.float32)), N
     call = kernel.bind((2,), (32,), args, 0, None)
-    adjoint = kernel.reverse_for(gpuad.api.pattern_of(kernel, call), call)
+    adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
     stages = pipeline.stages(adjoint, call)
     assert [flat(s.kernel) for s in stages] == [True] and not flat(kernel.primal())
     assert fusion.fusing(kernel.primal(), adjoint, call, stages) is None

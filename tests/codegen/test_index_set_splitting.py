@@ -13,7 +13,7 @@ import texts
 from launch_tools import running
 
 import gpuad
-from gpuad import pipeline
+from gpuad import api, pipeline
 from gpuad.api import pattern_of
 from gpuad.codegen.cpu import source
 from gpuad.codegen.cpu.source import host_source
@@ -212,7 +212,7 @@ def test_threads_that_add_to_sums_are_split_where_nothing_wraps(n: int) -> None:
 
 def reverse_of_summed() -> Kernel:
     u, v = gpuad.Duplicated(np.ones((3, 42))), gpuad.Duplicated(np.ones((6, 42)))
-    k = gpuad.kernel(SUMMED, "k")
+    k = api.kernel(SUMMED, "k")
     call = k.bind((2, 3), 32, (u, v, gpuad.Active(0.7, np.zeros(())), gpuad.Active(1.3, np.zeros(())), 40, 42), 0, None)
     (stage,) = pipeline.stages(k.reverse_for(pattern_of(k, call), call), call)
     return stage.kernel

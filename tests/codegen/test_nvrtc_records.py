@@ -10,7 +10,7 @@ import test_structs
 import test_vectors
 from nightly import share
 
-from gpuad import Active, Duplicated
+from gpuad import Active, Duplicated, api
 from gpuad.codegen.cuda import cuda_source
 from gpuad.ir.types import Pointer
 from gpuad.runtime import nvrtc
@@ -30,4 +30,4 @@ def test_compiles(module: ModuleType, name: str) -> None:
     active = {d.name: Duplicated if isinstance(d.type, Pointer) else Active for d in kernel.parameters if d.name != "n"}
     adjoint = kernel.adjoint(**active)
     assert nvrtc.resources(nvrtc.compile_cuda(adjoint.source))
-    assert nvrtc.resources(nvrtc.compile_cuda(cuda_source([kernel.primal()]), "sm_75"))
+    assert nvrtc.resources(nvrtc.compile_cuda(cuda_source([api.kernel(kernel).primal()]), "sm_75"))

@@ -10,7 +10,7 @@ import pytest
 from nightly import share
 
 import gpuad
-from gpuad import Duplicated, pipeline
+from gpuad import Duplicated, api, pipeline
 from gpuad.codegen.cuda import cuda_source
 from gpuad.runtime import nvrtc
 from gpuad.runtime.reference import RaceError
@@ -208,6 +208,6 @@ def test_shared_memory(name: str, more: int) -> None:
     """The adjoint has at most twice the primal's. What all threads make of a scan's whole is summed over the block: 32 numbers more."""
     kernel = _kernel(OTHERS[name][0])
     x, y = Duplicated(_x(N), np.zeros(N)), Duplicated(np.zeros(N), np.ones(N))
-    texts = cuda_source([kernel.primal()]), kernel.adjoint(grid=1, block=N, args=(x, y)).source
+    texts = cuda_source([api.kernel(kernel).primal()]), kernel.adjoint(grid=1, block=N, args=(x, y)).source
     sizes = [max(r.shared_bytes for r in nvrtc.resources(nvrtc.compile_cuda(text)).values()) for text in texts]
     assert sizes[1] <= 2 * sizes[0] + more

@@ -14,7 +14,7 @@ from nightly import cases
 from tape_tools import launch, pair
 
 import gpuad
-from gpuad import Active, Duplicated, LaunchError, ops, pipeline
+from gpuad import Active, Duplicated, LaunchError, api, ops, pipeline
 from gpuad.codegen.cuda import cuda_source
 from gpuad.fusion.certified import Independent
 from gpuad.fusion.link import Link
@@ -470,7 +470,7 @@ def geometry(r: random.Random, looped: bool) -> tuple[Any, Any, list[int], list[
 def test_the_proof_on_random_geometries(looped: bool) -> None:
     """Units of work are threads, or the iterations of each."""
     r, found = random.Random(5), {True: 0, False: 0}
-    write, read = (gpuad.kernel(FORMS, name).primal() for name in (("loop_writes", "loop_reads") if looped else ("writes", "reads")))
+    write, read = (api.kernel(FORMS, name).primal() for name in (("loop_writes", "loop_reads") if looped else ("writes", "reads")))
     for _ in range(300):
         grid, block, one, two, shift = geometry(r, looped)
         width, height = r.randrange(1, 13), r.randrange(1, 9)
@@ -529,10 +529,8 @@ def test_a_program_has_few_kernels_compiled_for_this(monkeypatch: pytest.MonkeyP
 def test_memory_seen_under_two_types_stays_apart() -> None:
     """Where the same bytes are written."""
     memory = np.zeros(16)
-    kernel = gpuad.kernel(
-        'extern "C" __global__ void put(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = 1.0f; }', "put"
-    ).primal()
-    other = gpuad.kernel('extern "C" __global__ void put(double* x, int n) { int i = threadIdx.x; if (i < n) x[i] = 1.0; }', "put").primal()
+    kernel = api.kernel('extern "C" __global__ void put(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] = 1.0f; }', "put").primal()
+    other = api.kernel('extern "C" __global__ void put(double* x, int n) { int i = threadIdx.x; if (i < n) x[i] = 1.0; }', "put").primal()
     first = Link(kernel, (1, 1, 1), (8, 1, 1), [Memory(memory.view(np.float32)), np.int32(8)])
     together = Independent(first)
     assert together.takes(first)

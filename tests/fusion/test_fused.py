@@ -120,7 +120,7 @@ def test_a_seed_that_is_kept() -> None:
 
 
 def test_on_a_cpu_atomics_do_not_take_the_cores_of_the_primal() -> None:
-    kernel, args = gpuad.kernel(SOURCE, "loop"), operands("loop")
+    kernel, args = api.kernel(SOURCE, "loop"), operands("loop")
     with running("reference"):
         call = kernel.bind(*LAUNCH, args, 0, None)
         adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)
@@ -135,7 +135,7 @@ def test_no_copy_is_made() -> None:
 
 
 def text(name: str) -> str:
-    kernel, args = gpuad.kernel(SOURCE, name), operands(name)
+    kernel, args = api.kernel(SOURCE, name), operands(name)
     with running("reference"):
         call = kernel.bind(*LAUNCH, args, 0, None)
         adjoint = kernel.reverse_for(api.pattern_of(kernel, call), call)

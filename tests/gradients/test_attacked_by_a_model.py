@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated
+from gpuad import Duplicated, api
 from gpuad.codegen.cpu.vectorisation_legality import is_vectorisable
 from gpuad.codegen.cpu.widen import wrapping
 
@@ -86,7 +86,7 @@ def test_a_chain_of_unsigned_products_is_asked_at_once() -> None:
     """Each uses the one before it twice: gone through without a memory there would be 2^60 ways."""
     chain = " ".join("h = h * h;" for _ in range(60))
     text = f'extern "C" __global__ void f(double* x, unsigned n) {{ unsigned h = n; {chain} x[threadIdx.x * h] *= 3.0; }}'
-    primal = gpuad.kernel(text, "f").primal()
+    primal = api.kernel(text, "f").primal()
     (n,) = primal.scalars
     assert [wrapping(primal).wraps((1, 1, 1), (8, 1, 1), {n: number}) for number in (1, 2)] == [False, True]
     assert is_vectorisable(primal.body, True)  # which looks at the same chain

@@ -16,7 +16,7 @@ import pytest
 from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
-from gpuad import Duplicated
+from gpuad import Duplicated, api
 
 mp = mpmath.mp.clone()
 mp.dps = 400
@@ -62,12 +62,12 @@ CASES = [(real, *case) for table in (OF_ONE, OF_TWO) for case in table.values() 
 ]
 
 
-def kernel(expression: str, real: str) -> gpuad.Kernel:
+def kernel(expression: str, real: str) -> api.Kernel:
     head = f'typedef {real} real; extern "C" __global__ void k(const real* xs, const real* ys, real* out) {{ int i = threadIdx.x; '
     return compiled(head + f"real x = xs[i], y = ys[i]; out[i] = {expression}; }}", "k")
 
 
-def derivatives(k: gpuad.Kernel, x: Any, y: Any) -> dict[str, Any]:
+def derivatives(k: api.Kernel, x: Any, y: Any) -> dict[str, Any]:
     """Value, first derivatives in both modes ('r' and 'f') and second derivatives ('h'), for each argument."""
     n, dtype = len(x), x.dtype
     found: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from nightly import NIGHTLY, share
 from shared_cases import SHARED, WARPS, active
 
 import gpuad
-from gpuad import Const, Duplicated
+from gpuad import Const, Duplicated, api
 from gpuad.codegen.cuda import cuda_source
 from gpuad.errors import LaunchError, UnsupportedError
 from gpuad.ir import folding as b
@@ -303,7 +303,7 @@ KEPT = {
 
 def adjoints_of(kernel: Any) -> dict[Any, Any]:
     """The adjoints that a kernel has made, by their patterns."""
-    return {key[1]: found for key, found in kernel.specializations.items() if key[0] == "reverse"}
+    return {key[1]: found for key, found in api.kernel(kernel).specializations.items() if key[0] == "reverse"}
 
 
 @pytest.mark.parametrize("name", [*REFILLED, *KEPT])

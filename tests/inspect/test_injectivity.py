@@ -13,7 +13,7 @@ from gather_tools import atomics, reverse
 from launch_tools import EXECUTORS, compiled, running
 
 import gpuad
-from gpuad import Duplicated, pipeline
+from gpuad import Duplicated, api, pipeline
 from gpuad.api import pattern_of
 from gpuad.codegen.cuda import cuda_source
 from gpuad.ir.nodes import Accumulate, Buffer, Load, Store, Take
@@ -192,7 +192,7 @@ def test_what_is_asked_is_taken_plainly() -> None:
 
 
 def test_a_program_with_other_numbers_at_each_launch_is_not_asked_for_ever() -> None:
-    kernel = gpuad.kernel(TEXT, "k0")  # not the one that other tests ask
+    kernel = api.kernel(TEXT, "k0")  # not the one that other tests ask
     asked_for = []
     with running("reference"):
         for n in range(21, 45):

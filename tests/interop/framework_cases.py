@@ -13,6 +13,7 @@ import numpy as np
 from launch_tools import CASES
 
 import gpuad
+from gpuad import api
 from gpuad.ir.types import Pointer
 from gpuad.tools.cases import Case, parameter_types
 
@@ -48,7 +49,7 @@ def described(name: str) -> Described:
     case, kernel = _kernel(name)
     sizes = SIZES.get(name)
     grid, block, shared_mem = case.geometry(sizes)
-    primal = kernel.suited(None, 2 * shared_mem).primal()
+    primal = api.kernel(kernel).suited(None, 2 * shared_mem).primal()
     values = case.arrays(parameter_types(primal), 1, sizes)
     arguments = {d.name: values[d.name] if isinstance(d.type, Pointer) else values[d.name].item() for d in kernel.parameters}
     assert all(not isinstance(x, np.ndarray) or x.dtype != np.float32 for x in arguments.values())

@@ -17,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed; docs/how-to/torch.md has the command for these tests")
 
 import gpuad  # noqa: E402
-from gpuad import Duplicated, ops  # noqa: E402
+from gpuad import Duplicated, api, ops  # noqa: E402
 from gpuad.pipeline import executor_for_tests  # noqa: E402
 from gpuad.runtime import actions, cuda  # noqa: E402
 from gpuad.runtime.base import Memory, prepared  # noqa: E402
@@ -219,7 +219,7 @@ def test_what_is_written_is_counted(name: str, executor: Any) -> None:
 def test_copies_and_clearings_count_among_launches_that_one_call_makes() -> None:
     t, other = tensor(), np.ones(N)
     args = [Memory(np.zeros(N)), Memory(other), np.int32(N)]
-    launch = prepared(Host(), SCALED.primal(), (1, 1, 1), (32, 1, 1), args)
+    launch = prepared(Host(), api.kernel(SCALED).primal(), (1, 1, 1), (32, 1, 1), args)
     for run in (lambda actions: actions, lambda actions: batched([launch, *actions, launch])):
         for action in (actions.copying(t.numpy(), other), actions.clearing(t.numpy())):
             before = t._version

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Duplicated, pipeline, testing
+from gpuad import Duplicated, api, pipeline, testing
 from gpuad.codegen.cuda import cuda_source
 from gpuad.errors import UnsupportedError
 from gpuad.runtime import nvrtc
@@ -63,8 +63,8 @@ def test_generated_text_compiles(type_: str) -> None:
     }}"""
     kernel = gpuad.kernel(text, "k")
     nvrtc.compile_cuda(kernel.adjoint(x=Duplicated).source)
-    assert f"__{back}_as_{to}" in cuda_source([kernel.primal()])
-    nvrtc.compile_cuda(cuda_source([kernel.primal()]))
+    assert f"__{back}_as_{to}" in cuda_source([api.kernel(kernel).primal()])
+    nvrtc.compile_cuda(cuda_source([api.kernel(kernel).primal()]))
 
 
 def test_the_place_of_the_bits_is_named() -> None:

@@ -12,7 +12,7 @@ from launch_tools import running
 from nightly import cases
 
 import gpuad
-from gpuad import Active, Duplicated
+from gpuad import Active, Duplicated, api
 from gpuad.ir.nodes import Alloc, Kernel
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.lower import normalize
@@ -23,7 +23,7 @@ COUNT = 12
 
 def arrays_of(text: str) -> list[str]:
     """The arrays that are left in the primal of a kernel `k`."""
-    return [s.buffer.name for s in walk_stmts(gpuad.kernel(text, "k").primal().body) if isinstance(s, Alloc)]
+    return [s.buffer.name for s in walk_stmts(api.kernel(text, "k").primal().body) if isinstance(s, Alloc)]
 
 
 def kernel(body: str, before: str = "") -> str:

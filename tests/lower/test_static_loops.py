@@ -9,7 +9,7 @@ import pytest
 from nightly import cases
 
 import gpuad
-from gpuad import Duplicated, pipeline
+from gpuad import Duplicated, api, pipeline
 from gpuad.ir.nodes import For, While
 from gpuad.ir.rewrite import walk_stmts
 from gpuad.pipeline import schedule
@@ -33,7 +33,7 @@ def kernel(body: str) -> gpuad.Kernel:
 
 
 def loops(k: gpuad.Kernel, kind: type) -> int:
-    return sum(isinstance(s, kind) for s in walk_stmts(k.primal().body))
+    return sum(isinstance(s, kind) for s in walk_stmts(api.kernel(k).primal().body))
 
 
 def check(k: gpuad.Kernel, executor: Any) -> None:

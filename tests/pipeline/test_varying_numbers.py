@@ -17,7 +17,7 @@ from launch_tools import EXECUTORS
 from nightly import cases
 
 import gpuad
-from gpuad import Duplicated, pipeline
+from gpuad import Duplicated, api, pipeline
 from gpuad.analysis.uniform_uses import UniformUses
 from gpuad.pipeline import schedule
 from gpuad.pipeline.calls import Call
@@ -301,7 +301,9 @@ def test_a_launch_whose_numbers_are_better_keeps_its_own_proof() -> None:
     kernel = gpuad.kernel(f"{HEAD} if (i < n) y[i] += x[i * a] * x[i * a]; }}", "k")
     found = []
     for a in (1, 2, 0, 3, 4):
-        adjoint, call = kernel.derived(("duplicated", "duplicated", "const", "bare", "bare", "bare"), 2, 8, (*arrays(), a, 1, N))
+        adjoint, call = api.kernel(kernel).derived(
+            ("duplicated", "duplicated", "const", "bare", "bare", "bare"), 2, 8, (*arrays(), a, 1, N)
+        )
         found.append(sorted(b.name for b in pipeline.plain_shadows(adjoint, call)))
     assert found == [["dx"], ["dx"], [], ["dx"], ["dx"]]
 

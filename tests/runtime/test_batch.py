@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import Active, Duplicated, LaunchError, pipeline
+from gpuad import Active, Duplicated, LaunchError, api, pipeline
 from gpuad.runtime.actions import Copying, clearing, copying, perform
 from gpuad.runtime.base import Memory, Prepared, prepared
 from gpuad.runtime.host import Host
@@ -36,7 +36,7 @@ WORKERS = [1, 2, 3, 17]
 
 def launch(host: Host, name: str, *args: Any) -> Prepared:
     given = [Memory(a) if isinstance(a, np.ndarray) else a for a in args]
-    return prepared(host, gpuad.kernel(SOURCE, name).primal(), (GRID, 1, 1), (BLOCK, 1, 1), given)
+    return prepared(host, api.kernel(SOURCE, name).primal(), (GRID, 1, 1), (BLOCK, 1, 1), given)
 
 
 def one(actions: Any) -> Batched:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpuad
-from gpuad import pipeline
+from gpuad import api, pipeline
 from gpuad.codegen import host_source
 from gpuad.runtime.compiler import compiled
 from gpuad.runtime.host import Host
@@ -103,8 +103,8 @@ print(sum(1 for _ in Path("/proc/self/task").iterdir()))
 
 
 def test_a_text_without_a_crew_does_all_by_itself(kernel: Any) -> None:
-    text, y, n = host_source([kernel.primal()]), np.zeros(N), np.int32(N)
-    assert "pthread" not in text and "pthread" in host_source([kernel.primal()], own_pool=True)
+    text, y, n = host_source([api.kernel(kernel).primal()]), np.zeros(N), np.int32(N)
+    assert "pthread" not in text and "pthread" in host_source([api.kernel(kernel).primal()], own_pool=True)
     entry = compiled(f"// of nobody else\n{text}", ["gpuad_launch_step"]).gpuad_launch_step
     slots = struct.pack("=2Qi4x", X.ctypes.data, y.ctypes.data, n)
     assert (

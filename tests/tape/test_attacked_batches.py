@@ -70,7 +70,7 @@ def test_a_graph_that_is_refused_owes_what_was_owed() -> None:
         put(1, n, (v, at, w, n))
     graph = tape.graph({w: 1.0})
     graph.launch()
-    assert v.own_shadow.any()
+    assert v._own_shadow.any()
     at[1] = at[0]
     for _ in range(2):
         with pytest.raises(LaunchError, match="two threads write to one element"):

@@ -13,7 +13,7 @@ from launch_tools import compiled, running
 from tape_tools import cuda, launch, pair
 
 import gpuad
-from gpuad import Active, BatchDuplicated, Const, Duplicated, LaunchError, ShadowError, TapeError, ops
+from gpuad import Active, BatchDuplicated, Const, Duplicated, LaunchError, ShadowError, TapeError, api, ops
 from gpuad.api import kernels
 from gpuad.api.kernels import pattern_of
 from gpuad.program.ir.region import Region
@@ -147,7 +147,7 @@ def test_threads_get_the_same_region() -> None:
 
 def test_threads_get_the_same_adjoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known of a kernel's launches is known by the adjoint: one that is made in vain must not be used."""
-    kernel = gpuad.kernel('extern "C" __global__ void k(double* x) { x[threadIdx.x] = sin(x[threadIdx.x]); }', "k")
+    kernel = api.kernel('extern "C" __global__ void k(double* x) { x[threadIdx.x] = sin(x[threadIdx.x]); }', "k")
     x = numbers()
     pattern = pattern_of(kernel, kernel.bind(1, N, (x,), 0, None))
     real, others = kernels.reverse_of, []

@@ -14,7 +14,7 @@ from launch_tools import EXECUTORS, running
 from nightly import cases
 
 import gpuad
-from gpuad import Duplicated, LaunchError, fusion, pipeline
+from gpuad import Duplicated, LaunchError, api, fusion, pipeline
 from gpuad.api import pattern_of
 from gpuad.codegen import cuda_source
 from gpuad.fusion.forward_reverse_kernel import _on_memory
@@ -377,7 +377,7 @@ def test_values_of_more_than_a_third_are_not_light() -> None:
 
 
 def extraction_of(name: str, *args: Any) -> tuple[Any, Any, Any]:
-    kernel = KERNELS[name]
+    kernel = api.kernel(KERNELS[name])
     call = kernel.bind((1,), (16,), (*args, N), 0, None)
     adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
     cut = cutting(adjoint, frozenset({0}))

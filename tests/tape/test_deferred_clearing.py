@@ -51,7 +51,7 @@ class Program:
 
     def raw(self, pair: Duplicated) -> Any:
         """What memory holds."""
-        return pair.own_shadow
+        return pair._own_shadow
 
 
 def test_owed_until_somebody_looks() -> None:
@@ -115,7 +115,7 @@ def test_another_tape_that_reads() -> None:
             launch("half_square", y, p.v)
         other.reverse({y: 1.0})
         assert np.allclose(p.raw(p.v), p.v.primal)
-        p.v.own_shadow.fill(0)  # as its owner would have found it
+        p.v._own_shadow.fill(0)  # as its owner would have found it
 
 
 def test_two_tapes_in_turn() -> None:
@@ -135,7 +135,7 @@ def test_a_part_that_begins_as_it_is() -> None:
     with other:
         launch("half_square_inside", p.v, p.u)
         launch("half_square", y, p.v)
-    p.u.own_shadow.fill(0)
+    p.u._own_shadow.fill(0)
     other.reverse({y: 1.0})
     edges = np.r_[0, N - 1]
     assert np.allclose(p.v.shadow[edges], p.v.primal[edges]) and not p.v.shadow[1:-1].any()
@@ -161,7 +161,7 @@ def test_a_seed_for_what_is_owed() -> None:
         with p.tape:
             launch("half_square", p.v, p.u)
             launch("half_square", p.w, p.v)
-        p.u.own_shadow.fill(0)
+        p.u._own_shadow.fill(0)
         p.tape.reverse({p.v: 2.0, p.w: np.ones(N)})
         assert np.allclose(p.raw(p.u), 2 * p.x + p.wanted)
     assert not p.v.shadow.any() and not p.w.shadow.any()
@@ -299,7 +299,7 @@ def test_a_program_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     plan.actions, plan.again, plan.runs, plan.joined = (fails, *plan.actions), (), 5, True
     with pytest.raises(MemoryError):
         p.tape.reverse({p.w: 1.0})
-    p.u.own_shadow.fill(0)
+    p.u._own_shadow.fill(0)
     p.tape = gpuad.Tape()
     p.run()
     assert np.allclose(p.u.shadow, p.wanted) and not p.v.shadow.any()

@@ -15,7 +15,7 @@ from nightly import cases
 from tape_tools import cuda, edited, launch, never, nothing_is_analysed, pair
 
 import gpuad
-from gpuad import Active, Duplicated, LaunchError, ShadowError, TapeError
+from gpuad import Active, Duplicated, LaunchError, ShadowError, TapeError, api
 from gpuad.tape.facade import recording_of
 from gpuad.tape.replay.trace_replay import Repeating
 
@@ -441,8 +441,8 @@ def test_what_has_passed_is_not_bound_again(monkeypatch: pytest.MonkeyPatch) -> 
     rounds(False)
     before = [op.known for op in recording_of(tape).trace.ops]
     bound: list[str] = []
-    bind = gpuad.Kernel.bind_moved
-    monkeypatch.setattr(gpuad.Kernel, "bind_moved", lambda self, *given: bound.append(self.name) or bind(self, *given))  # type: ignore[func-returns-value]
+    bind = api.Kernel.bind_moved
+    monkeypatch.setattr(api.Kernel, "bind_moved", lambda self, *given: bound.append(self.name) or bind(self, *given))  # type: ignore[func-returns-value]
     rounds(True)
     after = recording_of(tape).trace.ops
     assert bound == ["square"] and [op.known for op in after[:8]] == before and len(after) == 9

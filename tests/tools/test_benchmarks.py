@@ -47,6 +47,7 @@ from benchmarks.problem import Floor, Missing, Problem, Rates, relative
 from benchmarks.problems import PROBLEMS
 from benchmarks.runners.by_hand import ByHand
 from benchmarks.workload import touched_bytes, workload
+from gpuad import api
 from gpuad.runtime.base import Memory
 
 EFFORT = measure.Effort(1, 2, 0.1)
@@ -734,7 +735,7 @@ extern "C" __global__ void stored_in_part(double* y, const double* x, int n) {
 
 @pytest.mark.parametrize("name, arrays_of_y", [("stored_first", 1), ("read_first", 2), ("stored_in_part", 2)])
 def test_what_was_stored_before_it_is_read_is_not_fetched(name: str, arrays_of_y: int) -> None:
-    n, kernel = 64, gpuad.kernel(TOUCHES, name).primal()
+    n, kernel = 64, api.kernel(TOUCHES, name).primal()
     y, x = (Memory(np.zeros(3 * n)) for _ in range(2))
     bytes_of_one = 8 * 3 * n
     moved = touched_bytes(kernel, [y, x, np.int32(n)], ((2, 1, 1), (32, 1, 1)))

@@ -39,7 +39,7 @@ class KnownArray:
 def outline(x: Any) -> Outline:
     """The arrays of an argument as a program meets them, in the argument's structure; None for what has none."""
     if isinstance(x, Duplicated):
-        return outline(x.primal), outline(x.own_shadow) if x.has_shadow else None
+        return outline(x.primal), outline(x._own_shadow) if x.has_shadow else None
     if isinstance(x, BatchDuplicated):
         return outline(x.primal), *map(outline, x.shadows)
     if isinstance(x, Active):

@@ -61,7 +61,7 @@ class MadeArrays:
     def note(self, made: Made) -> None:
         """An operation has made an array; or made it again, with the shadow that it had then."""
         if made.pair.has_shadow:
-            self._note_shadow(leaf_memory(made.pair.own_shadow).root, made.array)
+            self._note_shadow(leaf_memory(made.pair._own_shadow).root, made.array)
         self.arrays[address(made.array)] = made
         if made.apart:
             self.staging.buffers[address(made.array)] = made.memory
@@ -93,7 +93,7 @@ class MadeArrays:
         another's by now, which is what was seen."""
         for name, x in zip(names, args, strict=False):
             if isinstance(x, Duplicated) and x.primal.size:
-                self.refuse_reused(resolve(x.primal), resolve(x.own_shadow), name)
+                self.refuse_reused(resolve(x.primal), resolve(x._own_shadow), name)
 
     def maker(self, array: NdArray) -> Made | None:
         """What is known of an array that an operation has made; None where it has no elements."""
@@ -166,7 +166,7 @@ class MadeArrays:
             if made.array.shape != shape or made.array.dtype != dtype or made.has_handles or made.stream != stream:
                 continue
             pairs = [p for layer in pairings.layers for p in layer.get(where, ())]
-            own = address(resolve(made.pair.own_shadow).root) if made.pair.has_shadow else None
+            own = address(resolve(made.pair._own_shadow).root) if made.pair.has_shadow else None
             if bool(pairs) is active and all(address(p.root) == own for p in pairs) and self.is_free(made):
                 return made
         return None

@@ -63,7 +63,7 @@ class _StagedShadow:
 
     def _found(self, made: bool) -> Any:
         pair = self.pair()
-        return self.array if pair is None else pair.own_shadow if made or pair.has_shadow else None
+        return self.array if pair is None else pair._own_shadow if made or pair.has_shadow else None
 
 
 class Staging:
@@ -272,9 +272,9 @@ class Staging:
         if known is not None and known[0]() is whole:
             buffer = known[1]
         elif x.has_shadow:
-            shadow = self._array(x.own_shadow, like)
-            if shadow is not x.own_shadow:
-                self._noted_shadow(whole.own_shadow, None)
+            shadow = self._array(x._own_shadow, like)
+            if shadow is not x._own_shadow:
+                self._noted_shadow(whole._own_shadow, None)
             return shadow
         elif isinstance(like, KnownArray) or (staged and self._known is not None):
             buffer = self._standing_unmade(whole, like)

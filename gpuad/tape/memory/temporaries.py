@@ -189,7 +189,7 @@ class Temporary(Duplicated):
         return self._primal
 
     @property
-    def own_primal(self) -> Any:
+    def _own_primal(self) -> Any:
         """The array, for code of its tape, which does not let the caller have it."""
         return self._primal if self._made_by is not None and self._made_by.owner is current.get() else self.primal
 
@@ -200,11 +200,11 @@ class Temporary(Duplicated):
         return super().shadow
 
     @property
-    def own_shadow(self) -> Any:
+    def _own_shadow(self) -> Any:
         """The shadow, for code that does not let the caller see it."""
         if self._maker.owner is not current.get():
             self._maker.looked = True
-        return self.inner.own_shadow if self._made_by is not None else super().own_shadow
+        return self.inner._own_shadow if self._made_by is not None else super()._own_shadow
 
     @property
     def has_shadow(self) -> bool:
@@ -237,7 +237,7 @@ class Temporary(Duplicated):
         if self._made_by is not None:
             pair, self._arriving = self.inner, mark
             self._deferred = self._deferred or DeferredClearing()
-            self._shadow = pair.own_shadow if pair.has_shadow else None
+            self._shadow = pair._own_shadow if pair.has_shadow else None
             self._primal, self._made_by = _along(copy, self._seen.takes), None
 
     @property
@@ -250,7 +250,7 @@ class Temporary(Duplicated):
         view = Duplicated(take(self.primal), take(self._shadow) if self._shadow is not None else None)
         view._of = self
         if self._shadow is None:
-            view._make = lambda: take(self.own_shadow)
+            view._make = lambda: take(self._own_shadow)
         return view
 
 

@@ -122,7 +122,7 @@ def same(a: Any, b: Any) -> bool:
         return bool(a.dtype == b.dtype) and a.tobytes() == b.tobytes()
     if isinstance(a, Duplicated):
         there = a.keep == b.keep and b.has_shadow  # what is made later is no earlier memory, and belongs to the stream of the call
-        return there and same_array(a.primal, b.primal) and same_array(a.own_shadow, b.own_shadow) and _of_one_array(a, b)
+        return there and same_array(a.primal, b.primal) and same_array(a._own_shadow, b._own_shadow) and _of_one_array(a, b)
     if isinstance(a, BatchDuplicated):
         return same_array(a.primal, b.primal) and same(a.shadows, b.shadows) and _of_one_array(a, b)
     if isinstance(a, Active):
@@ -174,7 +174,7 @@ def constant(x: Any) -> bool:
 def arrays_of(x: Any) -> Iterator[Any]:
     """The arrays behind an argument."""
     if isinstance(x, Duplicated):
-        yield from (x.primal, x.own_shadow) if x.has_shadow else (x.primal,)
+        yield from (x.primal, x._own_shadow) if x.has_shadow else (x.primal,)
     elif isinstance(x, BatchDuplicated):
         yield from (x.primal, *x.shadows)
     elif isinstance(x, Active):

@@ -277,7 +277,7 @@ def _operand(rule: Declared, effect: Effect, name: str, x: Any, tape: Any, known
     use.allocation.name = name
     if tape.shadows.is_shadow(use.allocation.address, region):
         raise ShadowError(f"`{name}` of {rule.name} is the shadow of another array of this recording. Nothing was run.")
-    shadow = x.own_shadow if isinstance(x, Duplicated) else None
+    shadow = x._own_shadow if isinstance(x, Duplicated) else None
     if shadow is not None and x.keep:
         raise ShadowError(
             f"`{name}` of {rule.name}: keep=True has no meaning inside a tape: seeds are given to reverse(). Nothing was run."

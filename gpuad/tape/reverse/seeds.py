@@ -117,7 +117,7 @@ class Seeds:
         primal, memory = key.primal, leaf_memory(key.primal)
         known = self._recording.allocations.get(address(memory.root))
         region = of_array(primal, memory.offset * int(memory.root.dtype.itemsize))
-        own = key.shadows if isinstance(key, BatchDuplicated) else (key.own_shadow,) if key.has_shadow else ()
+        own = key.shadows if isinstance(key, BatchDuplicated) else (key._own_shadow,) if key.has_shadow else ()
         if known is not None and own:
             self._recording.judge.add_pair(known, region, memory, tuple(map(leaf_memory, own)), "the seed's array")
             self._recording.judge.note_array(key)

@@ -160,7 +160,7 @@ def _derived(plan: Planned, architectures: Sequence[str], compiled: Compiled) ->
     text = adjoint_text(kernel.function, adjoint, call)
     spans = [s.span for body in (adjoint.primal.body, adjoint.layout.body) for s in walk_stmts(body) if s.span]
     written = {str(span): _place(span) for span in spans}
-    rows = [row for row in text.explanation.rows if row.topic in ("saved", "stack", "partial")]
+    rows = [row for row in text.explain().rows if row.topic in ("saved", "stack", "partial")]
     why = {row.name: _unplaced(row.why, written) for row in rows}
     kept, depth = saved_by(kernel.primal(call.aliases()), adjoint, call, stages, why)
     shadows, places = _shadows(adjoint, stages, text)
@@ -201,7 +201,7 @@ def _unplaced(text: str, places: Mapping[str, Place]) -> str:
 
 
 def _shadows(adjoint: Adjoint, stages: Sequence[Stage], text: AdjointText) -> tuple[dict[str, Shadow], dict[str, tuple[Place, ...]]]:
-    rows = {row.name: row for row in text.explanation.rows if row.topic == "shadow"}
+    rows = {row.name: row for row in text.explain().rows if row.topic == "shadow"}
     found, places, declared = {}, {}, adjoint.primal.span  # where scalars are
     for p in shadow_parameters(adjoint):
         name = p.item.name
