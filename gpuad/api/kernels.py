@@ -18,7 +18,6 @@ import numpy as np
 from .. import pipeline
 from ..analysis.moving_numbers import Moves, moving_numbers, numbers_as_values
 from ..analysis.races import sure_extents, sure_reads
-from ..analysis.uniform_uses import UniformUses, uniform_uses
 from ..arguments import activities, bind, check_count, check_form, check_launch, geometry, split_options
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.conversions import is_null
@@ -512,11 +511,6 @@ class Kernel(TextKernel):
         return moving_numbers(self.primal())
 
     @specialized
-    def _uses(self) -> UniformUses:
-        """What it makes of its whole numbers."""
-        return uniform_uses(self.primal())
-
-    @specialized
     def _values(self) -> frozenset[int]:
         """The whole numbers that only become floating-point values."""
         return numbers_as_values(self.primal())
@@ -557,23 +551,21 @@ class Kernel(TextKernel):
         leaves = self.leaves
         binds = partial(bind, self.name, declared, args, written=written, strided=self._strided, numbering=numbering)
         first = binds(inside=[d.name for d in leaves], given=self._given())
-        values, uses = self._values(), self._uses()
-        call = Call(first, *geo, values=values, uses=uses)
-        used = uses.values(call.every_whole_number)
-        call = replace(call, used=used)
+        values = self._values()
+        call = Call(first, *geo, values=values)
         varying = self._varying.including(call)
         call = replace(call, varying=varying)
         inside = self._inside_of(plain, call)
         loose = self._loose(call, inside)
         bound = binds(inside=inside) if loose else first
-        call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose, values=values, uses=uses, used=used, varying=varying)
+        call = Call(bound, *geo, 0 if self._dynamic else shared_mem, stream, loose, values=values, varying=varying)
         call = replace(call, absent=self._absent_in(plain, call))
         self._check(plain, call)
         return call
 
     def _inside_of(self, plain: IrKernel, call: Call) -> frozenset[str]:
         """Names of the parameters through which a launch stays inside of the views."""
-        found = call.fact(self.facts, ("inside",), call.key_of(plain), plain, partial(pipeline.stays_inside, plain, call))
+        found = call.fact(self.facts, ("inside",), plain, partial(pipeline.stays_inside, plain, call))
         return self._inside | found
 
     def _loose(self, call: Call, inside: frozenset[str]) -> frozenset[int]:
@@ -583,14 +575,13 @@ class Kernel(TextKernel):
 
     def _absent_in(self, plain: IrKernel, call: Call) -> frozenset[int]:
         """Positions of the parameters without an array to which a launch may come."""
-        return call.fact(self.facts, ("absent",), call.key_of(plain), plain, partial(pipeline.absent, plain, call))
+        return call.fact(self.facts, ("absent",), plain, partial(pipeline.absent, plain, call))
 
     def _check(self, plain: IrKernel, call: Call) -> None:
         """Refuses a launch that leaves its memory."""
         pipeline.check_device(call)
-        key = call.key_of(plain)
-        pipeline.check_bounds(plain, call, call.fact(self.facts, ("extents",), key, plain, partial(sure_extents, plain)))
-        pipeline.check_reads(plain, call, call.fact(self.facts, ("reads",), key, plain, partial(sure_reads, plain)))
+        pipeline.check_bounds(plain, call, call.fact(self.facts, ("extents",), plain, partial(sure_extents, plain)))
+        pipeline.check_reads(plain, call, call.fact(self.facts, ("reads",), plain, partial(sure_reads, plain)))
 
 
 class OfFunction(Kernel):

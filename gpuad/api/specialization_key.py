@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.uniform_uses import UniformUses
 from ..arguments import Bound, BoundArgument
 from ..arguments.annotations import Active, Const, Stopped
 from ..arguments.arrays import address, fills, is_array, resolve
@@ -135,8 +134,6 @@ class Ready:
     values: frozenset[int]
     key: Hashable
     frame: Hashable
-    uses: UniformUses | None
-    used: tuple[int, ...] | None
     shared: dict[Hashable, Any] = field(default_factory=dict)
 
     def call(self, args: Sequence[Any], stream: Any, varying: frozenset[int] = frozenset()) -> Call | None:
@@ -151,7 +148,7 @@ class Ready:
             return None
         call = Call(
             Bound(self.name, tuple(arguments), self.aliases, self.library, 1), self.grid, self.block, self.shared_mem, stream, self.loose,
-            self.absent, self.values, varying, self.uses, self.used, shared=self.shared,
+            self.absent, self.values, varying, shared=self.shared,
         )  # fmt: skip
         call.__dict__.update(frame=self.frame, overlaps={}, **({} if self.key is None else {"key": self.key}))  # what it would find out
         return call
@@ -167,10 +164,7 @@ class Ready:
                     return None
                 part = replace(part, like=like)
             parts.append(part)
-        arguments = tuple(p.like for p in parts)
-        call = Call(Bound(self.name, arguments, self.aliases, self.library, 1), self.grid, self.block, values=self.values)
-        used = self.uses.values(call.every_whole_number) if self.uses is not None else None
-        return replace(self, parts=tuple(parts), key=None, used=used, shared={})
+        return replace(self, parts=tuple(parts), key=None, shared={})
 
     def memory(self, args: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
         """What kernels get for such arguments and for their shadows; None if they have to be looked at."""
@@ -223,7 +217,7 @@ def ready(call: Call, args: Sequence[Any]) -> Ready | None:
         return None
     made = Ready(
         bound.kernel, tuple(p for p in parts if p is not None), bound.aliases, bound.library, call.grid, call.block, call.shared_mem,
-        call.loose, call.absent, call.values, call.key, call.frame, call.uses, call.used,
+        call.loose, call.absent, call.values, call.key, call.frame,
     )  # fmt: skip
     return made if made.call(args, None) is not None else None
 

@@ -20,7 +20,7 @@ from .dead_code import tidy
 
 def conditions(kernel: Kernel) -> tuple[Expr, ...]:
     """The greatest conditions of a kernel that are made of whole numbers of its launch alone."""
-    return tuple(e for e in uniform_uses(kernel).uses if e.type == BOOL)
+    return tuple(e for e in uniform_uses(kernel) if e.type == BOOL)
 
 
 def outcomes(kernel: Kernel, scalars: Mapping[Var, int]) -> tuple[int | None, ...]:

@@ -9,7 +9,7 @@ Raises LaunchError where two arguments overlap by a part of an element."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -20,12 +20,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..analysis.affine_forms import Launch as Numbers
-from ..analysis.uniform_uses import UniformUses
 from ..arguments import Bound
 from ..context_variables import scoped
 from ..errors import LaunchError
 from ..ir.aliases import Aliases
-from ..ir.nodes import Block, Kernel, Var
+from ..ir.nodes import Kernel, Var
 from ..ir.types import BOOL
 from ..memo import Memo
 from ..runtime.base import Argument, Dim3, Executor, Prepared, prepared
@@ -77,8 +76,6 @@ class Call:
     absent: frozenset[int] = frozenset()  # parameters without an array to which the kernel may come
     values: frozenset[int] = frozenset()  # whole numbers that only become floating-point values
     varying: frozenset[int] = frozenset()  # whole numbers that calls like this one have had other values of
-    uses: UniformUses | None = None  # what the kernel makes of its whole numbers
-    used: tuple[int, ...] | None = None  # what that comes to
     exact: bool = False  # products and sums are not contracted
     pool: Executor | None = None  # the executor with memory of its own, if a tape has one
     shared: dict[Hashable, Any] | None = None  # what was worked out for calls like this one, if there may be others
@@ -139,31 +136,13 @@ class Call:
     @cached_property
     def at_large(self) -> Call:
         """The call as if nothing were known of the numbers that vary: what holds for it holds for all of their values."""
-        return replace(self, values=self.values | self.varying, varying=frozenset(), used=None) if self.varying else self
+        return replace(self, values=self.values | self.varying, varying=frozenset()) if self.varying else self
 
-    def key_of(self, kernel: Kernel) -> Hashable:
-        """What facts about the memory that a kernel touches depend on: `key`, with what the kernel makes of its whole numbers in their
-        place."""
-        return self._key_of(kernel, lambda: (kernel.body,), kernel.params[: len(self.bound.arguments)])
-
-    def key_of_adjoint(self, adjoint: Any) -> Hashable:
-        """The same of an `Adjoint` (`derived_kernels`), or of what else has been derived."""
-        layout = getattr(adjoint, "layout", None)
-        if layout is None:
-            return self.key_of(adjoint.primal)
-        own = [p.item for p in adjoint.parameters if p.role == "primal"]
-        return self._key_of(adjoint, lambda: (adjoint.primal.body, adjoint.unlaid, layout.body, layout.counting), own)
-
-    def _key_of(self, origin: object, blocks: Callable[[], Iterable[Block]], params: Iterable[object]) -> Hashable:
-        if self.uses is None or self.used is None or not self.uses.determine(origin, blocks, params):
-            return self.key
-        return "used", self.frame, self.used
-
-    def fact(self, facts: Memo, name: tuple[Hashable, ...], key: Hashable, kernel: Kernel, find: Callable[[Numbers], _T]) -> _T:
+    def fact(self, facts: Memo, name: tuple[Hashable, ...], kernel: Kernel, find: Callable[[Numbers], _T]) -> _T:
         """The fact that `find` gives for the numbers of the launch, kept under its name and `key`. Where numbers vary, what is found for
         some of them is known for all for which it is found in the same way (`traced_numbers`). `find` takes nothing else that depends on
         the whole numbers of the launch. `kernel`: whose parameters they are."""
-        own = (*name, key)
+        own = (*name, self.key)
 
         def known() -> _T:
             found: _T = facts.get(own, lambda: find(self.numbers(kernel)))
@@ -185,13 +164,8 @@ class Call:
     @property
     def whole_numbers(self) -> dict[int, int]:
         """The whole numbers of its key, by position."""
-        return {i: n for i, n in self.every_whole_number.items() if i not in self.values}
-
-    @property
-    def every_whole_number(self) -> dict[int, int]:
-        """The whole numbers by position, values alone too."""
-        found = ((i, _integer(a.value)) for i, a in enumerate(self.bound.arguments) if a.array is None and a.value is not None)
-        return {i: n for i, n in found if n is not None}
+        given = ((i, a.value) for i, a in enumerate(self.bound.arguments) if a.array is None and a.value is not None)
+        return {i: n for i, value in given if i not in self.values and (n := _integer(value)) is not None}
 
     @property
     def whole_values(self) -> tuple[int | None, ...]:

@@ -95,7 +95,7 @@ def check_adjoint_bounds(adjoint: Adjoint, call: Call) -> None:
         body = Kernel(adjoint.name, adjoint.params, adjoint.layout.body, adjoint.primal.span)
         return tuple(e for e in sure_extents(body, numbers) if e.buffer in shadows)
 
-    for extent in call.fact(adjoint.facts, ("bounds",), call.key_of_adjoint(adjoint), adjoint.primal, find):
+    for extent in call.fact(adjoint.facts, ("bounds",), adjoint.primal, find):
         words = "reads `{}` from element {} to {} ({}), and its adjoint would add to the shadow there"
         _check_inside(call, shadows[extent.buffer], extent, words)
 
@@ -303,7 +303,7 @@ def stores_in_doubt(adjoint: Inspected, call: Call) -> list[Buffer]:
     if ("no conflict", call.key) in adjoint.facts.known:
         return []
     for known in dict.fromkeys((call.at_large, call)):  # where no value of the numbers that vary leaves a doubt, these leave none
-        found: list[Buffer] = adjoint.facts.get(("stores", known.key_of_adjoint(adjoint)), partial(doubtful_stores, adjoint, known))
+        found: list[Buffer] = adjoint.facts.get(("stores", known.key), partial(doubtful_stores, adjoint, known))
         if not found:
             break
     return found
@@ -312,8 +312,7 @@ def stores_in_doubt(adjoint: Inspected, call: Call) -> list[Buffer]:
 def check_races(adjoint: Inspected, call: Call) -> None:
     """Refuses a launch in which one thread surely reads what another writes."""
     active = adjoint.activity.__contains__
-    key = call.key_of_adjoint(adjoint)
-    race = call.fact(adjoint.facts, ("race",), key, adjoint.primal, lambda numbers: proved_race(adjoint.primal, numbers, active))
+    race = call.fact(adjoint.facts, ("race",), adjoint.primal, lambda numbers: proved_race(adjoint.primal, numbers, active))
     if race is not None:
         raise UnsupportedError(
             f"a data race: in this launch a thread reads an element of `{race.buffer.name}` here that another thread "

@@ -85,8 +85,8 @@ def cutting_for(adjoint: Adjoint, positions: frozenset[int], call: Call) -> Cutt
     cut: Cutting | None = adjoint.facts.get(("cutting", positions), lambda: cutting(adjoint, positions))
     if cut is None:
         return None
-    name, key = ("elements", positions), call.key_of_adjoint(adjoint)
-    return replace(cut, elements=call.fact(adjoint.facts, name, key, adjoint.primal, partial(_elements, cut, call.threads)))
+    name = "elements", positions
+    return replace(cut, elements=call.fact(adjoint.facts, name, adjoint.primal, partial(_elements, cut, call.threads)))
 
 
 def _elements(cut: Cutting, threads: int, numbers: Numbers) -> int:

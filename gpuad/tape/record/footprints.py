@@ -88,8 +88,7 @@ class Footprints:
 
     def _reaches(self, kernel: Kernel, primal: Primal, adjoint: Adjoint | None, call: Call) -> Reaches:
         source = adjoint.primal if adjoint is not None else primal
-        key = call.key_of(source) if adjoint is None else call.key_of_adjoint(adjoint)
-        return call.fact(kernel.facts, ("reaches", adjoint), key, source, partial(reaches_of, source, adjoint, call))
+        return call.fact(kernel.facts, ("reaches", adjoint), source, partial(reaches_of, source, adjoint, call))
 
     def reach(self, kernel: Kernel, adjoint: Adjoint, call: Call) -> tuple[Effects, dict[tuple[str, int], Use]]:
         """The effects of a launch on memory, and what the adjoint reads, by its parameters."""
@@ -104,14 +103,12 @@ class Footprints:
 
     def _touching(self, kernel: Kernel, call: Call) -> tuple[list[Use], list[Use]]:
         primal = kernel.primal(call.aliases())
-        key = call.key_of(primal)
-        found = call.fact(kernel.facts, ("touched",), key, primal, lambda n: (reads(primal, call, n), writes(primal, call, n)))
+        found = call.fact(kernel.facts, ("touched",), primal, lambda n: (reads(primal, call, n), writes(primal, call, n)))
         return [self._use(r, call) for r in found[0]], [self._use(r, call) for r in found[1]]
 
     def read_again(self, kernel: Kernel, primal: Primal, call: Call) -> list[Use]:
         """The regions that decide what a launch writes, what it adds to included."""
-        key = call.key_of(primal)
-        found = call.fact(kernel.facts, ("read again",), key, primal, partial(reads_again, primal, call))
+        found = call.fact(kernel.facts, ("read again",), primal, partial(reads_again, primal, call))
         return [self._use(r, call) for r in found]
 
     def touched_by(self, operation: Launched) -> tuple[list[Use], list[Use]]:

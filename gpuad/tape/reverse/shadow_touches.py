@@ -47,7 +47,7 @@ def touches_of(adjoint: Adjoint, call: Call) -> tuple[Touch, ...]:
     plain, gathering = pipeline.plain_shadows(adjoint, call), pipeline.gathering(adjoint, call)
     gathered = gathering.buffers if gathering is not None else frozenset()
     find = partial(_touches, adjoint, call, plain, gathered)
-    return call.fact(adjoint.facts, ("touches", plain, gathered), call.key_of_adjoint(adjoint), adjoint.primal, find)
+    return call.fact(adjoint.facts, ("touches", plain, gathered), adjoint.primal, find)
 
 
 def _touches(adjoint: Adjoint, call: Call, plain: frozenset[Buffer], gathered: frozenset[Buffer], launch: Launch) -> tuple[Touch, ...]:
