@@ -325,8 +325,8 @@ def run(environment: dict[str, str]) -> subprocess.Popen[str]:
 def test_processes_share_a_cache(cache: Path) -> None:
     running = [run({**os.environ, "OMP_NUM_THREADS": "1"}) for _ in range(2)]
     said = [process.communicate(timeout=120) for process in running]
+    assert len(facts(cache)) == 1  # before this process, whose path is another one, may save in time
     assert said[0] == said[1] == (f"{gradient()}\n", "")
-    assert len(facts(cache)) == 1
 
 
 def test_a_cache_folder_of_the_user_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
