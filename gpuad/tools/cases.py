@@ -303,9 +303,7 @@ def _source(source: str | Path | SourceFile) -> SourceFile:
 def _header(file: SourceFile) -> _Header:
     found = _HEADER.search(file.text)
     if not found:
-        how = (
-            "begin the file with a comment '/*gpuad ... */', as docs/how-to/your-own-kernel.md and the text of gpuad/tools/cases.py show it"
-        )
+        how = "begin the file with a comment '/*gpuad ... */', as docs/api/descriptions.md shows it"
         raise CaseError(f"no launch description: {how}", Span(file, 1, 1))
     return _Header(file, found[1], file.text.count("\n", 0, found.start(1)) + 1)
 

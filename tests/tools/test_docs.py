@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,10 @@ from test_architecture import FLOORS, modules
 from test_cli import run
 
 import gpuad
+from gpuad.tools import cases
+from gpuad.tools.case_expressions import FIELDS
 from gpuad.tools.cli import app
+from gpuad.tools.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -142,8 +146,75 @@ def test_every_public_name_has_a_place_in_the_reference() -> None:
         if not re.search(rf"^(:::|##|.*heading:).* gpuad\.{name}\b|^`gpuad\.{name}`|\. `gpuad\.{name}`", page, re.MULTILINE)
     ]
     assert not missing
+    missing = [name for name in dir(gpuad.Duplicated) if name[0] != "_" and not re.search(rf"\b{name}\b", page)]
+    assert not missing
     undocumented = [name for name in gpuad.ops.__all__ if not (getattr(gpuad.ops, name).__doc__ or "").strip()]
     assert not undocumented and "::: gpuad.ops\n" in (DOCS / "api" / "ops.md").read_text(encoding="utf-8")
+
+
+def documented() -> set[str]:
+    """The full names that the pages of the reference have: what mkdocstrings is asked for, its members, and headings."""
+    names: set[str] = set()
+    for page in (DOCS / "api").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        names |= set(re.findall(NAME, "\n".join(re.findall(r"^##.*$|^`gpuad.*$", text, re.MULTILINE))))
+        for name, options in re.findall(r"^::: ([\w.]+)\n((?:    .*\n)*)", text, re.MULTILINE):
+            heading = re.search(r"heading: (.*)", options)
+            full = heading[1] if heading else name
+            names |= {full, *(f"{full}.{m}" for m in re.findall(r"\w+", "".join(re.findall(r"members: \[(.*)\]", options))))}
+    return names
+
+
+NAME = r"(?<![\w./-])gpuad(?:\.[A-Za-z_]\w*)+"
+OBJECTS = {"tape": "gpuad.Tape", "graph": "gpuad.tape.graph.Graph", "kernel": "gpuad.Kernel", "stats": "gpuad.tape.account.Stats"}
+
+
+def test_every_name_that_a_page_uses_is_in_the_reference() -> None:
+    known = documented()
+    missing = set()
+    for page in PAGES:
+        if page.parent == DOCS / "api":
+            continue
+        text = re.sub(r"```py\n.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        names = set(re.findall(NAME, text))
+        for variable, member in re.findall(rf"(?<![\w.])({'|'.join(OBJECTS)})\.([a-z_]+)\b(?!/)", text):
+            if member not in ("md", "py", "cu"):
+                names.add(f"{OBJECTS[variable]}.{member}")
+        whole = {"gpuad.ops", "gpuad.jit", "gpuad.numpy", "gpuad.cupy", "gpuad.cupyx"}  # the pages say of these that all names are there
+        missing |= {
+            (n, page.name) for n in names - known if not any(n.startswith(f"{w}.") for w in whole) and n.rsplit(".")[-1][:2] != "__"
+        }
+    assert not missing - {
+        ("gpuad.Tape.backward", "coming-from.md"), ("gpuad.Tape.zero", "coming-from.md"),  # Warp's
+        ("gpuad.Tape.budget", "searches.md"),  # a package
+    }  # fmt: skip
+
+
+def test_every_variable_of_the_environment_is_on_its_page() -> None:
+    """A name GPUAD_... is one of the environment, unless C++ has it: then it is a macro."""
+    places = [
+        ROOT / "Dockerfile",
+        *(f for folder in ("gpuad", "tests", "benchmarks", ".ci", ".github") for f in (ROOT / folder).rglob("*")),
+    ]
+    names: dict[bool, set[str]] = {True: set(), False: set()}
+    for file in places:
+        if file.suffix in (".py", ".yml", ".Dockerfile", ".h", ".hpp", ".cpp", "") and file.is_file():
+            found = re.findall(r"\bGPUAD_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8"))
+            names[file.suffix in (".h", ".hpp", ".cpp") or "#define GPUAD" in file.read_text(encoding="utf-8")].update(found)
+    page = (DOCS / "api" / "environment.md").read_text(encoding="utf-8")
+    variables = names[False] - names[True] - {"GPUAD_JAX"}  # a name of Python
+    assert len(variables) > 15 and not {name for name in variables if f"`{name}`" not in page}
+
+
+def test_every_setting_and_key_is_on_its_page() -> None:
+    page = (DOCS / "api" / "descriptions.md").read_text(encoding="utf-8")
+    named = (
+        {f.name for f in fields(Settings)} - {"root"}
+        | set(FIELDS)
+        | {f.name for f in fields(cases.Case)} - {"file", "span"}
+        | {"value", "active", "shape", "init", "members"}
+    )
+    assert not {name for name in named if not re.search(rf"`{name}[`(]", page)}
 
 
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed: pip install 'gpuad[docs]'")
@@ -153,6 +224,8 @@ def test_the_site_is_built_and_fetches_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for page in tmp_path.rglob("*.html"):
         assert not re.search(r"<(?:script|link|img)\b[^>]*(?:src|href)=\"?https?:", page.read_text(encoding="utf-8")), page
+    assert (tmp_path / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = ")  # for a folder on disk
+    assert 'src="../iframe-worker.js"' in (tmp_path / "how-to" / "memory.html").read_text(encoding="utf-8")
 
 
 def test_every_rule_that_the_code_cites_is_in_the_contract() -> None:
