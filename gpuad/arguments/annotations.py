@@ -229,17 +229,18 @@ class Duplicated(Operators, _Annotated):
         a pair of its own."""
         said = _said(key)
         if said is not None or _all_basic(key):
-            return self._view(_basic(key), said)
+            return self._sliced(key, said)
         taken: Duplicated = operation("getitem")(self, key)
         return taken
 
     def __setitem__(self, key: Any, value: Any) -> None:  # type: ignore[override]  # closed for the others
         """A recorded copy into these elements. `x[1:4] += v` ends here with a view of the same memory, which is nothing to do. With index
         arrays no element may be named twice."""
-        if _said(key) is None and not _all_basic(key):
+        said = _said(key)
+        if said is None and not _all_basic(key):
             operation("setitem")(self, key, value)
             return
-        target = self[key]
+        target = self._sliced(key, said)
         surplus = getattr(value, "ndim", 0) - target.ndim
         if surplus > 0 and value.shape[:surplus] == (1,) * surplus:  # an assignment drops leading axes of one element, as in NumPy
             value = value[(0,) * surplus]
@@ -341,6 +342,10 @@ class Duplicated(Operators, _Annotated):
             copied: Duplicated = operation("copy")(self)
             return copied._view(lambda array: _reshaped(array, shape))
         return self._view(lambda array: _reshaped(array, shape), _sizes(shape))
+
+    def _sliced(self, key: Any, said: Hashable) -> Duplicated:
+        """The pair of views of a basic key."""
+        return self._view(_basic(key), said)
 
     def _view(self, take: Callable[[Any], Any], key: Hashable = None) -> Duplicated:
         """The pair of views; `key`: what says the same as `take`. A tape has one pair for the same view of the same pair."""
@@ -586,20 +591,24 @@ def _said(key: Any) -> Hashable:
     """A hashable form of a key of numbers and slices, to look it up by; None for any other."""
     if type(key) is not tuple:
         return _said_alone(key)
-    parts = tuple(map(_said_alone, key))
-    return None if None in parts else parts
+    parts = []
+    for part in key:
+        said = _said_alone(part)
+        if said is None:
+            return None
+        parts.append(said)
+    return tuple(parts)
 
 
 def _said_alone(key: Any) -> Hashable:
     kind = type(key)
+    if kind is slice:
+        begin, end, step = key.start, key.stop, key.step
+        plain = (begin is None or type(begin) is int) and (end is None or type(end) is int) and (step is None or type(step) is int)
+        return (begin, end, step) if plain else None
     if kind is int:
         return (key,)
-    if key is None or key is Ellipsis:
-        return str(key)
-    if kind is slice:
-        ends = key.start, key.stop, key.step
-        return ends if all(x is None or type(x) is int for x in ends) else None
-    return None
+    return str(key) if key is None or key is Ellipsis else None
 
 
 def _basic(key: Any) -> Callable[[Any], Any]:

@@ -43,6 +43,7 @@ class Compared:
 
 _operations: dict[str, Callable[..., Any]] = {}
 _USUAL = frozenset((bool, int, float, complex))
+_OPERANDS = (Compared, bool, int, float, complex, np.generic)
 
 
 def provide(operations: Mapping[str, Callable[..., Any]]) -> None:
@@ -103,17 +104,29 @@ def by_place(function: Any, own: Callable[..., Any], keywords: Mapping[str, Any]
 
 def _operator(name: str) -> Any:
     """`pair <op> other`."""
-    return lambda self, other: operation(name)(self, other) if is_operand(other) else NotImplemented
+
+    def compute(self: Any, other: Any) -> Any:
+        return (_operations.get(name) or operation(name))(self, other) if is_operand(other) else NotImplemented
+
+    return compute
 
 
 def _reflected(name: str) -> Any:
     """`other <op> pair`."""
-    return lambda self, other: operation(name)(other, self) if is_operand(other) else NotImplemented
+
+    def compute(self: Any, other: Any) -> Any:
+        return (_operations.get(name) or operation(name))(other, self) if is_operand(other) else NotImplemented
+
+    return compute
 
 
 def _in_place(name: str) -> Any:
     """`pair <op>= other`."""
-    return lambda self, other: operation(name)(self, other, out=self) if is_operand(other) else NotImplemented
+
+    def compute(self: Any, other: Any) -> Any:
+        return (_operations.get(name) or operation(name))(self, other, out=self) if is_operand(other) else NotImplemented
+
+    return compute
 
 
 def _replaced(name: str) -> Any:
@@ -134,7 +147,7 @@ def _values(x: Any) -> Any:
 
 def is_operand(x: Any) -> bool:
     """True if arithmetic takes it: arrays, numbers, sparse matrices."""
-    if type(x) in _USUAL or isinstance(x, Compared | bool | int | float | complex | np.generic):
+    if type(x) in _USUAL or isinstance(x, _OPERANDS):
         return True
     return is_array(on_its_memory(x)) or hasattr(x, "tocsr")
 
@@ -171,7 +184,7 @@ class Arithmetic:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
         """`np.exp(x)`, `numpy_array * x`: NumPy asks here before it computes."""
         if method == "__call__" and out is None and not keywords and ufunc.__name__ not in _COMPARED:
-            return operation(ufunc.__name__)(*inputs)
+            return (_operations.get(ufunc.__name__) or operation(ufunc.__name__))(*inputs)
         return _forwarded(ufunc.__name__, method, inputs, out[0] if isinstance(out, tuple) else out, keywords)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, out: Any = None, **keywords: Any) -> Any:

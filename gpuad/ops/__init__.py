@@ -95,6 +95,7 @@ from .rearranging import TABLE as _REARRANGED
 from .reductions import cumsum, mean, sort, sum
 from .solving import TABLE as _SOLVED
 from .statistics import TABLE as _STATISTICS
+from .text import TABLE as _TEXT
 from .trace_cache import by_arguments as _by_arguments
 from .views import broadcast_to, expand_dims, flip, imag, moveaxis, ravel, real, reshape, squeeze, swapaxes, transpose
 
@@ -115,17 +116,26 @@ _TABLES: dict[str, _Any] = {
     **_PLAIN, **_REARRANGED, **_PARTS, **_COMPOSED, **_STATISTICS, **_FOURIER, **_LINALG, **_MORE, **_SOLVED,
     **_FILTERS, **_INTERPOLATED, "concat": concatenate,
 }  # fmt: skip
-_LOOK = frozenset((  # at what is in arrays: at places, masks, weights, or at what is no number
-    "bincount", "gradient", "histogram", "interp", "linalg.pinv", "linalg.slogdet", "log_softmax", "logsumexp", "median", "nan_to_num",
-    "nanmax", "nanmean", "nanmin", "nansum", "percentile", "put", "put_along_axis", "quantile", "scatter_add", "softmax", "take", "divmod",
-    *_PLAIN, *_SOLVED, *_FILTERS, *_INTERPOLATED,
+_BLIND = frozenset((  # which look at what arrays are and never at what is in them
+    *_TEXT, *_MORE, *_FOURIER, "abs", "amax", "amin", "angle", "append", "around", "array_split", "astype", "atleast_1d", "atleast_2d",
+    "atleast_3d", "average", "block", "broadcast_arrays", "broadcast_to", "clip", "column_stack", "concat", "concatenate", "conj",
+    "convolve", "copy", "correlate", "cov", "cross", "cumprod", "cumsum", "diag", "diagflat", "diagonal", "diff", "dot", "dsplit", "dstack",
+    "ediff1d", "einsum", "expand_dims", "fft", "fft.fftshift", "fft.ifftshift", "fft2", "fftn", "fill", "fill_diagonal", "flip", "fliplr",
+    "flipud", "gemm", "hsplit", "hstack", "ifft", "ifft2", "ifftn", "imag", "inner", "interp", "irfft", "kron", "linalg.cholesky",
+    "linalg.cond", "linalg.cross", "linalg.det", "linalg.diagonal", "linalg.eigh", "linalg.eigvalsh", "linalg.inv", "linalg.matmul",
+    "linalg.matrix_norm", "linalg.matrix_power", "linalg.matrix_transpose", "linalg.multi_dot", "linalg.norm", "linalg.outer", "linalg.qr",
+    "linalg.solve", "linalg.svd", "linalg.svdvals", "linalg.tensordot", "linalg.trace", "linalg.vecdot", "linalg.vector_norm", "matmul",
+    "matrix_transpose", "matvec", "max", "mean", "meshgrid", "min", "mod", "modf", "moveaxis", "norm", "outer", "pad", "permute_dims",
+    "positive", "prod", "ptp", "ravel", "real", "reshape", "rfft", "roll", "rollaxis", "rot90", "round", "row_stack", "solve_triangular",
+    "sort", "split", "squeeze", "stack", "std", "sum", "swapaxes", "tensordot", "tile", "trace", "transpose", "trapezoid", "trapz", "tril",
+    "triu", "true_divide", "unstack", "var", "vdot", "vecdot", "vecmat", "vsplit", "vstack",
 ))  # fmt: skip
 
 
 def _offered(function: _Any, name: str) -> _Any:
     """An operation as it is offered."""
     found = _taking_numbers(_public(function), name)
-    return found if name in _LOOK else _by_arguments(found)
+    return _by_arguments(found) if name in _BLIND else found
 
 
 globals().update({name: _offered(globals()[name], name) for name in __all__})

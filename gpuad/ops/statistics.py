@@ -18,15 +18,18 @@ from ..arguments.annotations import Active, BatchDuplicated, Duplicated
 from ..arguments.arrays import namespace
 from ..errors import ArgumentTypeError, ArgumentValueError, ShadowError, UnsupportedError
 from ..public_calls import brief
+from ..tape.rules import rule
+from .adjoints import library_of, part_for
 from .elementwise import apply
 from .extrema import max, min
 from .functions import astype, copyto
-from .indexing import scatter_add, take
+from .indexing import take
 from .layout import axis_of, primal_of
 from .linear import matmul
-from .parts import as_operand, at_least, conjugated, diagonal, part
+from .parts import as_operand, at_least, conjugated, diagonal
 from .plain_results import bare, library_behind
 from .reductions import mean, reduced_axes, result_for, sort, sum
+from .trace_cache import by_arguments
 from .views import broadcast_to, reshape, transpose
 
 
@@ -155,11 +158,30 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     places = library.asarray(places)
     if places.ndim != 1 or primal_of(weights).shape != places.shape or (places.size and int(places.min()) < 0):
         raise ArgumentValueError("bincount: x is a vector of whole numbers, 0 or more, and weights have its length")
-    size = sorted((int(minlength), int(places.max()) + 1 if places.size else 0))[-1]
+    if primal_of(weights).dtype.kind == "c":
+        raise ArgumentTypeError("bincount: weights are real, as NumPy takes them")
+    return _counted(weights, places, sorted((int(minlength), int(places.max()) + 1 if places.size else 0))[-1])
+
+
+@by_arguments
+def _counted(weights: Any, places: Any, size: int) -> Any:
     out = result_for((weights,), (size,), np.float64)
-    apply("copyto", 0.0, out=out)
-    scatter_add(out, places, weights)
+    if size:
+        _bincount(weights, places, out)
     return out
+
+
+def _bincount_reverse(dweights: Any, places: Any, dout: Any) -> None:
+    if dweights is not None:
+        dweights += dout[places]
+
+
+@rule(
+    reads=("weights", "places"), overwrites=("out",), needs={"places": ("before", "weights")}, reverse=_bincount_reverse,
+    linear=(("weights",),),
+)  # fmt: skip
+def _bincount(weights: Any, places: Any, out: Any) -> None:
+    out[...] = library_of(out).bincount(places, weights, out.size)
 
 
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> tuple[Any, Any]:
@@ -189,17 +211,52 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     if period is not None or any(isinstance(v, Duplicated) for v in (left, right)):
         raise UnsupportedError("interp: period, and a gradient of left or right, are not recorded")
     x, xp, fp = (as_operand("interp", v) for v in (x, xp, fp))
-    library, places, values = library_behind([x, xp, fp]), primal_of(xp), primal_of(x)
-    at = library.clip(library.searchsorted(places, values, side="right"), 1, places.size - 1)
-    low, high = at - 1, at
-    x0, f0 = take(xp, low), take(fp, low)
-    slope = apply("divide", apply("subtract", take(fp, high), f0), apply("subtract", take(xp, high), x0))
-    found = apply("add", f0, apply("multiply", slope, apply("subtract", x, x0)))
-    ends = ((left, 0, values < places[0]), (right, places.size - 1, values > places[-1]))
-    for value, end, beyond in ends:
-        if bool(beyond.any()):
-            found = apply("where", beyond, part(fp, 0, end) if value is None else value, found)
-    return found
+    places, values = primal_of(xp), primal_of(fp)
+    if places.ndim != 1 or values.shape != places.shape or not places.size:
+        raise ArgumentValueError("interp: xp and fp are vectors of the same length, which is not 0")
+    out = result_for((x, xp, fp), primal_of(x).shape, np.result_type(values.dtype, np.float64))
+    if primal_of(out).size:
+        _interp(x, xp, fp, out, left, right)
+    return out
+
+
+def _pieces(x: Any, xp: Any, fp: Any) -> tuple[Any, ...]:
+    """Where each x lies: the number of the place after it, which part of the way it is there, the slope and the width of the piece, and
+    whether it lies before the first place, or behind the last."""
+    at = library_of(x).clip(library_of(x).searchsorted(xp, x, side="right"), int(xp.size > 1), xp.size - 1)
+    width = library_of(x).where(at > 0, xp[at] - xp[at - 1], 1.0)
+    return at, (x - xp[at - 1]) / width, (fp[at] - fp[at - 1]) / width, x < xp[0], x > xp[-1]
+
+
+def _interp_reverse(dx: Any, dxp: Any, dfp: Any, dout: Any, x: Any, xp: Any, fp: Any, left: Any, right: Any) -> None:
+    at, share, slope, before, behind = _pieces(x, xp, fp)
+    within = library_of(x).where(before | behind, 0.0, dout)
+    if dx is not None:
+        dx += part_for(dx, within * slope.conj())
+    for target, low, high in (
+        (dxp, within * slope.conj() * (share - 1), -within * slope.conj() * share),
+        (dfp, within * (1 - share), within * share),
+    ):
+        if target is not None:
+            library_of(x).add.at(target, at - 1, part_for(target, low))
+            library_of(x).add.at(target, at, part_for(target, high))
+    if dfp is not None:
+        dfp[0] += part_for(dfp, (dout * before).sum() if left is None else dout.dtype.type(0))
+        dfp[-1] += part_for(dfp, (dout * behind).sum() if right is None else dout.dtype.type(0))
+
+
+def _interp_tangent(x: Any, xp: Any, fp: Any, dx: Any, dxp: Any, dfp: Any, dout: Any, left: Any, right: Any) -> None:
+    at, share, slope, before, behind = _pieces(x, xp, fp)
+    dout[...] = slope * (dx - (1 - share) * dxp[at - 1] - share * dxp[at]) + (1 - share) * dfp[at - 1] + share * dfp[at]
+    dout[before], dout[behind] = dfp[0] if left is None else 0, dfp[-1] if right is None else 0
+
+
+@rule(
+    reads=("x", "xp", "fp"), overwrites=("out",), needs={"x": "before", "xp": "before", "fp": ("before", "x", "xp")},
+    reverse=_interp_reverse, tangent=_interp_tangent,
+)  # fmt: skip
+def _interp(x: Any, xp: Any, fp: Any, out: Any, left: Any, right: Any) -> None:
+    out[...] = library_of(out).interp(x, xp, fp, left, right)
 
 
 # --- exponentials ------------------------------------------------------------------------------------------------------------------------

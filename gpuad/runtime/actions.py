@@ -58,7 +58,12 @@ def perform(actions: Iterable[Action]) -> None:
     """Does them in order. LaunchError where a launch fails for want of memory."""
     for action in actions:
         if action():
-            raise LaunchError(f"{named(action)}: out of memory")
+            raise out_of_memory(action)
+
+
+def out_of_memory(action: Action) -> LaunchError:
+    """The error of a launch that has failed for want of memory."""
+    return LaunchError(f"{named(action)}: out of memory")
 
 
 def perform_one(action: Action) -> None:

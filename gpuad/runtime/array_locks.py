@@ -59,6 +59,8 @@ class Locks:
 
     def lock(self, array: Array, made: bool = True) -> None:
         """Locks an array and those behind it. `made`: if it is a view that was made of a locked one, it will be writable with that one."""
+        if id(array) in self._arrays and not array.flags.writeable:
+            return
         with _GUARD:
             self.adopt(array, made)
             for a in reversed([array, *_behind(array)]):

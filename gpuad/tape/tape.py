@@ -283,8 +283,9 @@ class ProgramRecording(LaunchRecording):
         self.transient.reset()
         self._seconds = perf_counter() - self._begun if again else math.nan  # a program that is new is compiled, too
         watched = self.within.watched()
-        self._unmarked = {a.address: a for a in watched if self.made.is_alone(a.address)}  # which cannot be changed until they are shared
-        self._watch = Watch.of((a for a in watched if a.address not in self._unmarked), self._portion)
+        alone = watched.keys() & (self.made.arrays.keys() - self.made.still_lent())
+        self._unmarked = {where: watched[where] for where in alone}  # which cannot be changed until they are shared
+        self._watch = Watch.of((watched[where] for where in watched.keys() - alone), self._portion)
         self.state = RECORDED
 
     def sharing(self, made: Made) -> None:

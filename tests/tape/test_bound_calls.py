@@ -268,3 +268,45 @@ def test_a_softmax_of_other_numbers_does_not_overflow() -> None:
         pair.shadow[...] = 0
         tape.reverse({loss: 1.0})
         assert numpy.isfinite(pair.shadow).all() and numpy.isfinite(loss.primal)
+
+
+def test_only_listed_operations_are_taken_by_their_arguments() -> None:
+    """One that looks at what arrays hold, and says of itself nothing, is called in each round; those of the list never look."""
+    from gpuad.ops import _BLIND, _OFFERED, _offered
+
+    called: list[int] = []
+
+    def positive_part(x: Any) -> Any:
+        called.append(1)
+        return x * (recorded_values(x) > 0)
+
+    look, pair, tape = _offered(positive_part, "positive_part"), Duplicated(numpy.arange(-2.0, 3.0)), Tape()
+    for turn in range(5):
+        pair.primal[...] = numpy.roll(numpy.arange(-2.0, 3.0), turn)
+        pair.shadow[...] = 0
+        with tape:
+            loss = np.sum(look(pair * 1.0))
+        tape.reverse({loss: 1.0})
+        numpy.testing.assert_array_equal(pair.shadow, pair.primal > 0)
+    assert len(called) == 5 and {"bincount", "take", "median", "max", "interp"} & _BLIND == {"max", "interp"}
+    assert all(any(room + name in _OFFERED for room in ("", "fft.", "linalg.")) for name in _BLIND)
+
+
+def test_places_that_move_do_not_make_a_program_new() -> None:
+    """The sums by place and the interpolation of a known program come at other places in each round."""
+    pair, tape = Duplicated(numpy.linspace(0.1, 0.9, N)), Tape()
+    edges, levels = numpy.linspace(0, 1, 5), numpy.array([1.0, 3.0, 2.0, 5.0, 4.0])
+    for turn in range(5):
+        pair.primal[...] = numpy.linspace(0.1, 0.9, N) + 0.04 * turn
+        pair.shadow[...] = 0
+        places = (numpy.arange(N) + turn) % 4
+        with tape:
+            loss = np.sum(np.bincount(places, weights=pair * pair, minlength=5) * numpy.arange(5.0)) + np.sum(
+                np.interp(pair, edges, levels)
+            )
+        tape.reverse({loss: 1.0})
+        slopes = numpy.diff(levels) / numpy.diff(edges)
+        at = numpy.searchsorted(edges, pair.primal, side="right") - 1
+        found = numpy.where(pair.primal < 1, slopes[numpy.minimum(at, 3)], 0) + 2 * pair.primal * places
+        numpy.testing.assert_allclose(pair.shadow, found)
+        assert turn < 3 or not recording_of(tape).cursor.why

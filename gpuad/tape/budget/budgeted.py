@@ -9,7 +9,7 @@ script's actions: states are brought back, operations run again, adjoints run, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -240,18 +240,18 @@ class Budget(FirstRecording):
 
     # --- what may change behind it -----------------------------------------------------------------------------------------------------
 
-    def watched(self) -> list[Allocation]:
-        """The allocations, with what a reversal reads of them as it is."""
+    def watched(self) -> Mapping[int, Allocation]:
+        """The allocations by address, with what a reversal reads of them as it is."""
         if self.level is not None:
             self.level.join()  # what was recorded is stored
         if self.stores and self._scripted is None:
-            return list(self.tape.allocations.values())
+            return self.tape.allocations
         if self._scripted is not None:
             found = self._scripted.script.watched
         else:
             self.planner.program.note([0])
             found = self.planner.program.lives[0]
-        return [replace(a, pending=found[a.address]) for a in self.tape.allocations.values() if a.address in found]
+        return {where: replace(a, pending=found[where]) for where, a in self.tape.allocations.items() if where in found}
 
 
 def rounded_up(nbytes: int) -> int:

@@ -6,7 +6,7 @@ a limit all that adjoints need is stored, nothing runs again, and there is nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Protocol
@@ -112,9 +112,9 @@ class Limits:
     def refuse_scripted(self, what: str) -> None:
         """TapeError where operations would have to run again."""
 
-    def watched(self) -> list[Allocation]:
-        """The allocations, with what a reversal reads of them as it is."""
-        return list(self.recording.allocations.values())
+    def watched(self) -> Mapping[int, Allocation]:
+        """The allocations by address, with what a reversal reads of them as it is."""
+        return self.recording.allocations
 
     @property
     def prospects(self) -> Prospects:

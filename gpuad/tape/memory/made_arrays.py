@@ -47,6 +47,8 @@ class MadeArrays:
                 self.staging.buffers.pop(where, None)
         self.staging.written = {}
         self.arrays = {}
+        self.lent: dict[int, Made] = {}  # those that others may have, by address
+        self.looked: set[Made] = set()  # those to whose shadows others have come
         self.shadows: dict[int, Any] = {}
         self.zeroed: frozenset[int] = frozenset()  # the addresses of those that the last reversal has left all zeros
         self._owners: dict[int, int] = {}  # whose shadow lives there in this recording: addresses
@@ -65,6 +67,7 @@ class MadeArrays:
         self.arrays[address(made.array)] = made
         if made.apart:
             self.staging.buffers[address(made.array)] = made.memory
+            self.lent[address(made.array)] = made
 
     def shadow(self, array: NdArray) -> Any:
         """A shadow of zeros for a temporary, laid out like it (C-contiguous)."""
@@ -140,24 +143,28 @@ class MadeArrays:
 
     def taken_back(self, executor: Executor, streams: Streams) -> str:
         """Makes all arrays ready to be made again, by the same program; else why they are not. Their shadows begin with zeros, as ever."""
-        held = next((made for made in self.arrays.values() if made.is_handed_out and not made.apart), None)
+        held = next((made for made in self.still_lent().values() if not made.apart), None)
         if held is not None:
             return f"an array that was made at {held.where} is still held: from the next round on its holder gets a copy"
         if self.arrays:
             streams.take_back(executor)
             for made in self.arrays.values():
-                if made.handles or made.apart:
+                if made.apart or made.has_handles:
                     self.part(made, executor)
-        zeroed, self.zeroed = self.zeroed, frozenset()
-        for where, root in self.shadows.items():
-            if where not in zeroed or self.arrays[self._owners[where]].looked:
-                root.fill(0)
+        written = self.shadows.keys() - self.zeroed
+        written |= {address(resolve(made.pair.own_shadow).root) for made in self.looked if made.pair.has_shadow}
+        self.zeroed = frozenset()
+        for where in written & self.shadows.keys():
+            self.shadows[where].fill(0)
         return ""
 
-    def is_alone(self, where: int) -> bool:
-        """True if an operation made the array at an address, and it is not handed out."""
-        made = self.arrays.get(where)
-        return made is not None and not made.apart and not made.is_handed_out
+    def still_lent(self) -> dict[int, Made]:
+        """The arrays that others have, or have memory of their own for."""
+        self.lent = {where: made for where, made in self.lent.items() if self._is_lent(where, made)}
+        return self.lent
+
+    def _is_lent(self, where: int, made: Made) -> bool:
+        return self.arrays.get(where) is made and (made.apart or made.is_handed_out)
 
     def spare(self, shape: tuple[int, ...], dtype: Any, active: bool, stream: Any, pairings: Shadows) -> Made | None:
         """An array that is not held any more, whose memory can be that of a new one on this stream. It has the shadow that the new one is

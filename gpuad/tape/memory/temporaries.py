@@ -98,6 +98,7 @@ class Made:
         """A view of the array for others to have: the same one as long as they have it."""
         view = self._view()
         if view is None:
+            self.owner.made.lent[address(self.array)] = self
             self.owner.sharing(self)
             behind = self._shared() or _Shared(self.array if not self.apart else self._detached_copy())
             view = behind.view()
@@ -110,6 +111,11 @@ class Made:
         self.owner.made.staging.stand_for(self.memory, copy)
         return copy
 
+    def look(self) -> None:
+        """Others come to the shadow from here on."""
+        self.looked = True
+        self.owner.made.looked.add(self)
+
     @property
     def is_handed_out(self) -> bool:
         """True if anybody has it."""
@@ -118,8 +124,11 @@ class Made:
     @property
     def has_handles(self) -> bool:
         """True if anybody has a handle."""
-        self.handles = [known for known in self.handles if known() is not None]
-        return bool(self.handles)
+        for known in self.handles:
+            if known() is not None:
+                return True
+        self.handles.clear()
+        return False
 
     def seen(self, view: Any, path: Sequence[Take]) -> Duplicated:
         """The pair along a path, on which the array is this view: the same pair for views that are the same."""
@@ -196,14 +205,15 @@ class Temporary(Duplicated):
     @property
     def shadow(self) -> NdArray:
         """The shadow array."""
-        self._deferred, self._maker.looked = self._deferred or DeferredClearing(), True
+        self._deferred = self._deferred or DeferredClearing()
+        self._maker.look()
         return super().shadow
 
     @property
     def _own_shadow(self) -> Any:
         """The shadow, for code that does not let the caller see it."""
         if self._maker.owner is not current.get():
-            self._maker.looked = True
+            self._maker.look()
         return self.inner._own_shadow if self._made_by is not None else super()._own_shadow
 
     @property
@@ -239,10 +249,15 @@ class Temporary(Duplicated):
             self._deferred = self._deferred or DeferredClearing()
             self._shadow = pair._own_shadow if pair.has_shadow else None
             self._primal, self._made_by = _along(copy, self._seen.takes), None
+            self._seen = Seen(self._seen.takes, self._primal, None)  # a handle no more, by whatever it is compared
 
     @property
     def _plain(self) -> type[Duplicated]:
         return Duplicated
+
+    def _sliced(self, key: Any, said: Hashable) -> Duplicated:
+        known = self._seen.views.get(said) if said is not None and self._made_by is not None else None
+        return super()._sliced(key, said) if known is None else Temporary(self._maker, known)
 
     def _view(self, take: Take, key: Hashable = None) -> Duplicated:
         if self._made_by is not None:

@@ -28,7 +28,7 @@ from ...runtime.actions import Action, ByPython, perform
 from ...runtime.allocation import asked
 from ...runtime.array_types import NdArray
 from ...runtime.base import Memory
-from ...runtime.tensor_versions import count_writes
+from ...runtime.tensor_versions import count_writes, tensor_of
 from ..memory.arena import Full
 from ..memory.buffers import Part, storing
 from ..memory.lossy_arrays import Store
@@ -77,16 +77,18 @@ class OperationRecording(Repeating):
         executor = executor_of(self._library)
         self.streams.enter(executor)
 
-        written = [use.allocation.root for use in operation.effects.writes]
+        written = [root for use in operation.effects.writes if tensor_of(root := use.allocation.root) is not None]
+        reset, enter, leave = self.transient.reset, current.set, current.reset
 
         def act() -> None:
-            self.transient.reset()
-            token = current.set(None)  # as `unrecorded`, in a line that runs once an operation
+            reset()
+            token = enter(None)  # as `unrecorded`, in a line that runs once an operation
             try:
                 run()
             finally:
-                current.reset(token)
-                count_writes(written)
+                leave(token)
+                if written:
+                    count_writes(written)
 
         self.store.refuse_needed(operation)
         loads, stores = self._stage_rule(operation)

@@ -4,8 +4,9 @@ In: a rule and the arguments of a call. Out: a `Ruled` among the operations of t
 rule cannot tell apart, are refused before anything is run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def _recorded(key: RuleKey, tape: Any) -> None:
         return KnownRule(given, bare, tape.shadows, tape.shadows.count, arrays, list(map(layout, arrays)), operation, library)
 
     known = tape.known_call(words, judge)
-    tape.record(known, _Run(known.operation, tape), key)
+    tape.record(known, _Run(known.operation, tape).action(), key)
 
 
 def _arrays(operation: Ruled) -> tuple[Any, ...]:
@@ -170,12 +171,13 @@ class _Run:
 
     def __init__(self, operation: Ruled, tape: Any) -> None:
         self.operation, self.tape, self.looks, self.values = operation, tape, True, _opened(operation)
-        self._fixed = not operation.rule.opaque and ROOM not in self.values
+
+    def action(self) -> Callable[[], Any]:
+        """What runs it, with as little around it as it can do with."""
+        fixed = not self.operation.rule.opaque and ROOM not in self.values
+        return partial(self.operation.rule.function, **self.values) if fixed else self
 
     def __call__(self) -> None:
-        if self._fixed:
-            self.operation.rule.function(**self.values)
-            return
         rule, values = self.operation.rule, dict(self.values)
         if ROOM in values:
             values[ROOM] = self.tape.room

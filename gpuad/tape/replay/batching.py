@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,12 @@ def batched(actions: Iterable[Action]) -> tuple[Action, ...]:
             table.extend(item)  # numbers of 8 bytes each, since programs are long
     close()
     return tuple(found)
+
+
+def direct(action: Action) -> Action:
+    """An action with nothing of Python around it, if it is compiled code. Whoever calls it keeps the action, and so its memory."""
+    native = _native(action)
+    return action if native is None else partial(native.entry, native.geometry, native.slots)
 
 
 def _item(action: Action) -> Item | None:

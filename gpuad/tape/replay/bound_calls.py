@@ -10,15 +10,14 @@ In: a function, its arguments, and the tape that records. Out: its result. Assum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from math import copysign
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from ...arguments.annotations import Duplicated
 from ...arguments.arrays import is_array
-from ...runtime.actions import Action, copying, perform
+from ...runtime.actions import Action, copying, out_of_memory
 from ...runtime.array_locks import derived
 from ..memory.buffers import Outline, Part, loading, outline
 from ..memory.temporaries import Made, Seen, Temporary
@@ -26,7 +25,7 @@ from ..record.call_keys import MadeKey, arrays_of, same, same_array
 from ..record.operations import Renewed
 from ..record.trace import Op
 from ..status import RECORDING, interrupted_by
-from .batching import batched
+from .batching import batched, direct
 from .trace_replay import Repeating
 
 _MANY = 1 << 12  # views that are kept
@@ -51,10 +50,10 @@ Result: TypeAlias = Callable[[Sequence[Any]], Any]
 
 class BoundCall:
     """A call of a function at a place of the program. `expected`: of its arguments, those by `names` last; `actions`: of its ops, as they
-    were when they had changed so often (`version`); `locks`: the arrays that are locked with them; `end`: the number of the op that comes
-    after it; `result`: what makes that which it gives, where that is no handle of an array `made`, or of what is `seen` of it."""
+    were when they had changed so often (`version`); `locks`: the arrays that are locked with them; `after`: the op that comes after it, of
+    number `end`; `result`: what makes that which it gives, where that is no handle of an array `made`, or of what is `seen` of it."""
 
-    __slots__ = ("actions", "end", "expected", "locks", "made", "names", "result", "seen", "version")
+    __slots__ = ("actions", "after", "end", "expected", "locks", "made", "names", "result", "seen", "version")
 
     def __init__(
         self,
@@ -63,12 +62,13 @@ class BoundCall:
         actions: tuple[Action, ...],
         locks: tuple[tuple[Any, bool], ...],
         end: int,
+        after: Op,
         version: int,
         gives: Any,
         result: Result,
     ) -> None:
         self.names, self.expected, self.actions, self.locks = names, expected, actions, locks
-        self.end, self.version, self.result = end, version, result
+        self.end, self.after, self.version, self.result = end, after, version, result
         self.made: Made | None = gives._made_by if type(gives) is Temporary else None
         self.seen: Seen | None = gives._seen if type(gives) is Temporary else None
 
@@ -97,15 +97,26 @@ class BoundCalls:
         if cursor.expected is None:
             return function(*args, **keywords)
         begin = cursor.at
-        key = begin, function
-        bound = self._calls.get(key)
-        if bound is not None and bound.version == self._tape.trace.version:
-            given = (*args, *keywords.values()) if keywords or bound.names else args
+        bound = self._calls.get((begin, function))
+        if bound is not None and bound.version == self._tape.trace.version and tuple(keywords) == bound.names:
+            given = (*args, *keywords.values()) if keywords else args
             taken: list[tuple[Any, Any]] = []
-            if self._fits(bound, given, keywords, taken):
-                return self._again(bound, given, taken)
+            if len(given) == len(bound.expected):
+                for x, (kind, a, b) in zip(given, bound.expected):  # noqa: B905  # of the same length; this is most of what a call takes
+                    if kind == _HANDLE:
+                        if (type(x) is not Temporary or x._seen is not a) and not _is_handle(x, b):
+                            break
+                    elif kind == _NUMBER:
+                        if type(x) is not b or x != a or not (x or repr(x) == repr(a)):
+                            break
+                    elif x is not a if kind == _IS else not self._is_expected(x, kind, a, b, taken):
+                        break
+                else:
+                    if self._tape.state is RECORDING and not self._guard.opened:
+                        return self._again(bound, given, taken)
         program = cursor.program
         result = function(*args, **keywords)
+        key = begin, function
         if cursor.expected is not None and cursor.program is program and cursor.at > begin and self._tries.get(key, 0) < _TRIES:
             self._tries[key] = self._tries.get(key, 0) + 1
             self._calls[key] = self._bound(args, keywords, begin, result, by_content)
@@ -113,27 +124,11 @@ class BoundCalls:
 
     # --- a call that comes again ---------------------------------------------------------------------------------------------------------
 
-    def _fits(self, bound: BoundCall, given: tuple[Any, ...], keywords: Mapping[str, Any], taken: list[tuple[Any, Any]]) -> bool:
-        """True if a call is the one that was bound. `taken`: gets the arrays that have come in the places of others."""
-        expected = bound.expected
-        if len(given) != len(expected) or (bound.names != tuple(keywords) if bound.names or keywords else False):
-            return False
-        for x, (kind, a, b) in zip(given, expected, strict=True):
-            if kind == _HANDLE:  # most arguments are: a call less
-                if type(x) is not Temporary or ((x._seen is not a or x._made_by is None) and x.inner is not b):
-                    return False
-            elif kind == _IS:
-                if x is not a:
-                    return False
-            elif not self._is_expected(x, kind, a, b, taken):
-                return False
-        return self._tape.state is RECORDING and not self._guard.opened
-
     def _is_expected(self, x: Any, kind: int, a: Any, b: Any, taken: list[tuple[Any, Any]]) -> bool:
         if kind == _HANDLE:
-            return type(x) is Temporary and ((x._seen is a and x._made_by is not None) or x.inner is b)
+            return _is_handle(x, b)
         if kind == _NUMBER:
-            return type(x) is b and x == a and (b is not float or x != 0 or copysign(1.0, x) == copysign(1.0, a))
+            return type(x) is b and x == a and bool(x or repr(x) == repr(a))
         if kind == _PAIR:
             return x is a and _laid_out(x) == b
         if kind == _ARRAY:
@@ -164,20 +159,21 @@ class BoundCalls:
         return self._staging.arguments((self._tape.made.inside(x),), (like,), None)[0]
 
     def _again(self, bound: BoundCall, given: tuple[Any, ...], taken: Sequence[tuple[Any, Any]]) -> Any:
-        tape, cursor, guard = self._tape, self._cursor, self._guard
+        cursor = self._cursor
         for array, is_made in bound.locks:
-            guard.locks.lock(array, is_made)
+            self._guard.locks.lock(array, is_made)
         for a, x in taken:
-            guard.follow((a,), (x,))
+            self._guard.follow((a,), (x,))
         try:
-            perform(bound.actions)
+            for action in bound.actions:
+                if action():
+                    raise out_of_memory(action)
         except BaseException as error:
             op = cursor.expected
-            tape.state = interrupted_by(error, f"at operation {cursor.at} ({op.key.name if op is not None else ''})")
+            self._tape.state = interrupted_by(error, f"at operation {cursor.at} ({op.key.name if op is not None else ''})")
             raise
-        cursor.advance(bound.end)
-        made = bound.made
-        return bound.result(given) if made is None else Temporary(made, bound.seen)
+        cursor.at, cursor.expected = bound.end, bound.after
+        return bound.result(given) if bound.made is None else Temporary(bound.made, bound.seen)
 
     # --- a call that was made step by step -----------------------------------------------------------------------------------------------
 
@@ -195,9 +191,10 @@ class BoundCalls:
             return None
         locks = tuple(lock for op in ops for lock in op.locks)
         load = _restoring if by_content else loading  # what it made of arrays that it looked into is what it is now
-        actions = batched(action for op in ops for action in (*load(op.loads), *op.actions))
-        own, version = None if any(result is x for x in given) else result, self._tape.trace.version
-        return BoundCall(tuple(keywords), expected, actions, locks, self._cursor.at, version, own, gives)
+        actions = tuple(map(direct, batched(action for op in ops for action in (*load(op.loads), *op.actions))))
+        own, version, after = None if any(result is x for x in given) else result, self._tape.trace.version, self._cursor.expected
+        assert after is not None
+        return BoundCall(tuple(keywords), expected, actions, locks, self._cursor.at, after, version, own, gives)
 
     def _refuse_found(self, ops: Sequence[Op], given: Sequence[Any]) -> None:
         """Raises Unbound where an op works on a plain array that is neither the tape's nor the caller's: the function has made it, perhaps
@@ -262,6 +259,11 @@ class BoundCalls:
             self._views[id(pair), key] = pair, view, laid_out
             self._program_pairs[id(view)] = view
         return view
+
+
+def _is_handle(x: Any, pair: Any) -> bool:
+    """True if it is a handle of what a tape knows as this pair."""
+    return type(x) is Temporary and x.inner is pair
 
 
 def _parts(given: Iterable[Any]) -> Iterator[Any]:
