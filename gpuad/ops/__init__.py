@@ -94,6 +94,7 @@ from .plain_results import TABLE as _PLAIN
 from .rearranging import TABLE as _REARRANGED
 from .reductions import cumsum, mean, sort, sum
 from .solving import TABLE as _SOLVED
+from .special_rules import TABLE as _SPECIAL
 from .statistics import TABLE as _STATISTICS
 from .text import TABLE as _TEXT
 from .trace_cache import by_arguments as _by_arguments
@@ -114,10 +115,10 @@ __all__ = [
 
 _TABLES: dict[str, _Any] = {
     **_PLAIN, **_REARRANGED, **_PARTS, **_COMPOSED, **_STATISTICS, **_FOURIER, **_LINALG, **_MORE, **_SOLVED,
-    **_FILTERS, **_INTERPOLATED, "concat": concatenate,
+    **_FILTERS, **_INTERPOLATED, **_SPECIAL, "concat": concatenate,
 }  # fmt: skip
 _BLIND = frozenset((  # which look at what arrays are and never at what is in them
-    *_TEXT, *_MORE, *_FOURIER, "abs", "amax", "amin", "angle", "append", "around", "array_split", "astype", "atleast_1d", "atleast_2d",
+    *_TEXT, *_MORE, *_FOURIER, *_SPECIAL, "abs", "amax", "amin", "angle", "append", "around", "array_split", "astype", "atleast_1d", "atleast_2d",
     "atleast_3d", "average", "block", "broadcast_arrays", "broadcast_to", "clip", "column_stack", "concat", "concatenate", "conj",
     "convolve", "copy", "correlate", "cov", "cross", "cumprod", "cumsum", "diag", "diagflat", "diagonal", "diff", "dot", "dsplit", "dstack",
     "ediff1d", "einsum", "expand_dims", "fft", "fft.fftshift", "fft.ifftshift", "fft2", "fftn", "fill", "fill_diagonal", "flip", "fliplr",

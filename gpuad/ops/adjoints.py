@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from typing import Any
@@ -12,6 +13,11 @@ import numpy as np
 def library_of(array: Any) -> Any:
     """The module `numpy` or `cupy`."""
     return np if isinstance(array, np.ndarray) else sys.modules[type(array).__module__.partition(".")[0]]
+
+
+def scipy_of(array: Any, room: str) -> Any:
+    """SciPy's module of that name, or CuPy's `cupyx.scipy` for an array of CuPy's."""
+    return importlib.import_module(("scipy." if isinstance(array, np.ndarray) else "cupyx.scipy.") + room)
 
 
 def adjoint_of(a: Any) -> Any:

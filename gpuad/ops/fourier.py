@@ -3,7 +3,7 @@ its adjoint: the inverse without its factor."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ArgumentTypeError, ArgumentValueError
 from ..public_calls import brief, index
 from ..tape.rules import rule
-from .adjoints import add_to, library_of
+from .adjoints import add_to, library_of, scipy_of
 from .elementwise import apply, are_disjoint, check_out, check_recorded
 from .layout import array_of, axis_of, primal_of
 from .rearranging import pad
@@ -211,4 +211,100 @@ def _norm(norm: str | None) -> str:
     return norm or "backward"
 
 
-TABLE = {f"fft.{f.__name__}": f for f in (rfftn, irfftn, rfft2, irfft2, hfft, ihfft)}
+def hfftn(x: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None, out: Any = None) -> Any:
+    """The transform, which is real, of half of a Hermitian signal along some axes, as `scipy.fft.hfftn`."""
+    return irfftn(apply("conjugate", x) if primal_of(x).dtype.kind == "c" else x, s, axes, _SWAPPED[_norm(norm)], out)
+
+
+def ihfftn(x: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None, out: Any = None) -> Any:
+    """Half of the Hermitian signal whose transform along some axes is given, as `scipy.fft.ihfftn`."""
+    return apply("conjugate", rfftn(x, s, axes, _SWAPPED[_norm(norm)]), out=out)
+
+
+def hfft2(x: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
+    """As `hfftn` along two axes."""
+    return hfftn(x, s, axes, norm, out)
+
+
+def ihfft2(x: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
+    """As `ihfftn` along two axes."""
+    return ihfftn(x, s, axes, norm, out)
+
+
+# --- transforms of real numbers into cosines and sines -----------------------------------------------------------------------------------
+
+_INVERSE_TYPE = {1: 1, 2: 3, 3: 2, 4: 4}
+
+
+def _weighted(y: Any, name: str, type: int, axis: int, power: int) -> Any:
+    """The elements that stand for one frequency, where others stand for two, divided or multiplied (`power`) by 2."""
+    if type == 4 or (name == "dst" and type == 1):
+        return y
+    ends = [0, -1] if type == 1 else [0] if name == "dct" else [-1]
+    y = y.copy()
+    for k in ends:
+        y[(slice(None),) * axis + (k,)] *= 2.0**power
+    return y
+
+
+def _trigonometric_reverse(dx: Any, dy: Any, name: str, type: int, axis: int, scale: float | None) -> None:
+    """Of types 2 and 3 each is the other transposed, but for the end that stands for one frequency; 1 and 4 are symmetric but for ends."""
+    if dx is None:
+        return
+    module, turned = scipy_of(dy, "fft"), _INVERSE_TYPE[type]
+    if scale is None:
+        grown = getattr(module, name)(dy, turned, axis=axis, norm="ortho")
+    else:
+        given = _weighted(dy, name, type, axis, 1) if type in (1, 2) else dy
+        grown = getattr(module, name)(given, turned, axis=axis) * dy.dtype.type(scale)
+        grown = _weighted(grown, name, type, axis, -1) if type in (1, 3) else grown
+    add_to(dx, grown)
+
+
+@rule(reads=("x",), overwrites=("y",), reverse=_trigonometric_reverse, linear=(("x",),))
+def _trigonometric(x: Any, y: Any, name: str, type: int, axis: int, scale: float | None) -> None:
+    """`scale`: by which the transform without a norm is multiplied; None for the orthogonal one."""
+    y[...] = getattr(scipy_of(x, "fft"), name)(x, type, axis=axis, norm="ortho" if scale is None else None)
+    if scale not in (None, 1.0):
+        y *= y.dtype.type(scale)
+
+
+def _several_trigonometric(name: str, x: Any, type: int, s: Any, axes: Any, norm: str | None, inverse: bool) -> Any:
+    called = f"{'i' if inverse else ''}{name}"
+    check_recorded(called, (x,))
+    if type not in _INVERSE_TYPE:
+        raise ArgumentValueError(f"{called}: type is 1, 2, 3 or 4, not {brief(type)}")
+    along, lengths = _several(called, x, s, axes)
+    x = _fitted(called, x, lengths, along)
+    kind = np.result_type(primal_of(x).dtype, np.float32)
+    for axis in along:
+        n, own = int(primal_of(x).shape[axis]), _INVERSE_TYPE[type] if inverse else type
+        period = 2 * (n if type != 1 else n - 1 if name == "dct" else n + 1)
+        chosen = _norm(norm)
+        out = result_for((x,), primal_of(x).shape, kind)
+        scale = None if chosen == "ortho" else 1.0 / period if (chosen == "forward") is not inverse else 1.0
+        _trigonometric(x, out, name, own, axis, scale)
+        x = out
+    return x
+
+
+def _trigonometric_functions(name: str, inverse: bool) -> list[Callable[..., Any]]:
+    """The transform along one axis, and that along several."""
+
+    def one(x: Any, type: int = 2, n: Any = None, axis: int = -1, norm: Any = None, overwrite_x: bool = False) -> Any:
+        return _several_trigonometric(name, x, type, None if n is None else (n,), (axis,), norm, inverse)
+
+    def several(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, overwrite_x: bool = False) -> Any:
+        return _several_trigonometric(name, x, type, s, axes if axes is None or np.ndim(axes) else (axes,), norm, inverse)
+
+    for function, ending in ((one, ""), (several, "n")):
+        function.__name__ = function.__qualname__ = f"{'i' if inverse else ''}{name}{ending}"
+        function.__doc__ = f"As `scipy.fft.{function.__name__}`, of real arrays; the input is never overwritten."
+    return [one, several]
+
+
+_FUNCTIONS: tuple[Callable[..., Any], ...] = (
+    rfftn, irfftn, rfft2, irfft2, hfft, ihfft, hfftn, ihfftn, hfft2, ihfft2,
+    *(f for name in ("dct", "dst") for inverse in (False, True) for f in _trigonometric_functions(name, inverse)),
+)  # fmt: skip
+TABLE = {f"fft.{f.__name__}": f for f in _FUNCTIONS}
