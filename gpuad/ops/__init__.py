@@ -89,10 +89,12 @@ from .joining import concatenate, roll, stack
 from .linear import dot, gemm, matmul, outer, solve_triangular
 from .linear_algebra import TABLE as _LINALG
 from .numbers import taking_numbers as _taking_numbers
+from .order_filters import TABLE as _SELECTED
 from .parts import TABLE as _PARTS
 from .plain_results import TABLE as _PLAIN
 from .rearranging import TABLE as _REARRANGED
 from .reductions import cumsum, mean, sort, sum
+from .scipy_linalg import TABLE as _FACTORED
 from .solving import TABLE as _SOLVED
 from .special_rules import TABLE as _SPECIAL
 from .statistics import TABLE as _STATISTICS
@@ -115,21 +117,21 @@ __all__ = [
 
 _TABLES: dict[str, _Any] = {
     **_PLAIN, **_REARRANGED, **_PARTS, **_COMPOSED, **_STATISTICS, **_FOURIER, **_LINALG, **_MORE, **_SOLVED,
-    **_FILTERS, **_INTERPOLATED, **_SPECIAL, "concat": concatenate,
+    **_FILTERS, **_INTERPOLATED, **_SPECIAL, **_SELECTED, **_FACTORED, "concat": concatenate,
 }  # fmt: skip
 _BLIND = frozenset((  # which look at what arrays are and never at what is in them
-    *_TEXT, *_MORE, *_FOURIER, *_SPECIAL, "abs", "amax", "amin", "angle", "append", "around", "array_split", "astype", "atleast_1d", "atleast_2d",
-    "atleast_3d", "average", "block", "broadcast_arrays", "broadcast_to", "clip", "column_stack", "concat", "concatenate", "conj",
-    "convolve", "copy", "correlate", "cov", "cross", "cumprod", "cumsum", "diag", "diagflat", "diagonal", "diff", "dot", "dsplit", "dstack",
-    "ediff1d", "einsum", "expand_dims", "fft", "fft.fftshift", "fft.ifftshift", "fft2", "fftn", "fill", "fill_diagonal", "flip", "fliplr",
-    "flipud", "gemm", "hsplit", "hstack", "ifft", "ifft2", "ifftn", "imag", "inner", "interp", "irfft", "kron", "linalg.cholesky",
+    *_TEXT, *_MORE, *_FOURIER, *_SPECIAL, "abs", "amax", "amin", "angle", "append", "around", "array_split", "astype", "atleast_1d",
+    "atleast_2d", "atleast_3d", "average", "block", "broadcast_arrays", "broadcast_to", "clip", "column_stack", "concat", "concatenate",
+    "conj", "convolve", "copy", "correlate", "cov", "cross", "cumprod", "cumsum", "diag", "diagflat", "diagonal", "diff", "dot", "dsplit",
+    "dstack", "ediff1d", "einsum", "expand_dims", "fft", "fft.fftshift", "fft.ifftshift", "fft2", "fftn", "fill", "fill_diagonal", "flip",
+    "fliplr", "flipud", "gemm", "hsplit", "hstack", "ifft", "ifft2", "ifftn", "imag", "inner", "interp", "irfft", "kron", "linalg.cholesky",
     "linalg.cond", "linalg.cross", "linalg.det", "linalg.diagonal", "linalg.eigh", "linalg.eigvalsh", "linalg.inv", "linalg.matmul",
     "linalg.matrix_norm", "linalg.matrix_power", "linalg.matrix_transpose", "linalg.multi_dot", "linalg.norm", "linalg.outer", "linalg.qr",
     "linalg.solve", "linalg.svd", "linalg.svdvals", "linalg.tensordot", "linalg.trace", "linalg.vecdot", "linalg.vector_norm", "matmul",
     "matrix_transpose", "matvec", "max", "mean", "meshgrid", "min", "mod", "modf", "moveaxis", "norm", "outer", "pad", "permute_dims",
     "positive", "prod", "ptp", "ravel", "real", "reshape", "rfft", "roll", "rollaxis", "rot90", "round", "row_stack", "solve_triangular",
     "sort", "split", "squeeze", "stack", "std", "sum", "swapaxes", "tensordot", "tile", "trace", "transpose", "trapezoid", "trapz", "tril",
-    "triu", "true_divide", "unstack", "var", "vdot", "vecdot", "vecmat", "vsplit", "vstack",
+    "triu", "true_divide", "unstack", "var", "vdot", "vecdot", "vecmat", "vsplit", "vstack", "linalg.expm",
 ))  # fmt: skip
 
 

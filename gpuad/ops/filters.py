@@ -6,6 +6,7 @@ constant weights. Raises UnsupportedError for what is not linear or not offered,
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from ..arguments.arrays import is_array
 from ..errors import ArgumentValueError, ShadowError
 from ..public_calls import brief
 from ..tape.rules import rule
+from .adjoints import scipy_of
 from .elementwise import apply
 from .functions import astype
 from .layout import axis_of, primal_of
@@ -31,14 +33,14 @@ _BORDERS = {
 }  # fmt: skip
 
 
-def _windows(w: Any, shape: tuple[int, ...]) -> Any:
+def windows(w: Any, shape: tuple[int, ...]) -> Any:
     """Each place in the weights, with the part of the array that it is multiplied with."""
     for place in itertools.product(*map(range, w.shape)):
         yield place, tuple(slice(k, k + n) for k, n in zip(place, shape, strict=True))
 
 
 def _filter_reverse(x: Any, w: Any, dx: Any, dw: Any, dy: Any) -> None:
-    for place, window in _windows(w, dy.shape):
+    for place, window in windows(w, dy.shape):
         if dx is not None:
             dx[window] += w[place] * dy
         if dw is not None:
@@ -48,7 +50,7 @@ def _filter_reverse(x: Any, w: Any, dx: Any, dw: Any, dy: Any) -> None:
 @rule(reads=("x", "w"), overwrites=("y",), needs={"x": ("before", "w"), "w": "before"}, reverse=_filter_reverse, linear=(("x",), ("w",)))
 def _filter(x: Any, w: Any, y: Any) -> None:
     y[...] = 0
-    for place, window in _windows(w, y.shape):
+    for place, window in windows(w, y.shape):
         y += w[place] * x[window]
 
 
@@ -60,22 +62,29 @@ def _filtered(name: str, input: Any, weights: Any, mode: Any, cval: float, origi
     kind = np.result_type(primal_of(input).dtype, np.float32)
     input = input if primal_of(input).dtype == kind else astype(input, kind)
     weights = astype(weights, np.empty(0, kind).real.dtype, copy=False) if isinstance(weights, Duplicated) else weights
-    for axis, m in enumerate(primal_of(weights).shape):
-        low = m // 2 + _of_axis(origin, axis)
-        if not 0 <= low < m:
-            raise ArgumentValueError(f"{name}: origin {brief(origin)} lies outside of the weights")
-        chosen = _of_axis(mode, axis)
-        if chosen not in _BORDERS:
-            raise ArgumentValueError(f"{name}: mode is one of {', '.join(map(repr, _BORDERS))}, not {brief(chosen)}")
-        more = {"constant_values": cval} if _BORDERS[chosen] == "constant" else {}
-        if m > 1:
-            input = pad(input, [(low, m - 1 - low) if k == axis else (0, 0) for k in range(len(shape))], mode=_BORDERS[chosen], **more)
+    input = bordered(name, input, primal_of(weights).shape, mode, cval, origin)
     out = result_for((input, weights), shape, kind)
     _filter(input, weights, out)
     return delivered(out, output)
 
 
-def _of_axis(x: Any, axis: int) -> Any:
+def bordered(name: str, input: Any, window: Sequence[int], mode: Any, cval: float, origin: Any) -> Any:
+    """The array with a border on which windows of this shape lie, one for each of its elements."""
+    for axis, m in enumerate(window):
+        low = m // 2 + of_axis(origin, axis)
+        if not 0 <= low < m:
+            raise ArgumentValueError(f"{name}: origin {brief(origin)} lies outside of the weights")
+        chosen = of_axis(mode, axis)
+        if chosen not in _BORDERS:
+            raise ArgumentValueError(f"{name}: mode is one of {', '.join(map(repr, _BORDERS))}, not {brief(chosen)}")
+        more = {"constant_values": cval} if _BORDERS[chosen] == "constant" else {}
+        if m > 1:
+            input = pad(input, [(low, m - 1 - low) if k == axis else (0, 0) for k in range(len(window))], mode=_BORDERS[chosen], **more)
+    return input
+
+
+def of_axis(x: Any, axis: int) -> Any:
+    """What is said of an axis, be it for each or for all."""
     return x if isinstance(x, str | int | float) or np.ndim(x) == 0 else x[axis]
 
 
@@ -97,7 +106,7 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: Any = "reflect"
     """The convolution with weights of as many dimensions, as `scipy.ndimage.convolve`; weights may be a pair."""
     weights = as_operand("convolve", weights)
     shape = primal_of(weights).shape
-    moved = [-_of_axis(origin, k) - (1 - m % 2) for k, m in enumerate(shape)]
+    moved = [-of_axis(origin, k) - (1 - m % 2) for k, m in enumerate(shape)]
     turned = weights[(slice(None, None, -1),) * len(shape)]
     return _filtered("convolve", input, turned, mode, cval, moved, output)
 
@@ -160,10 +169,10 @@ def gaussian_filter(
     found = as_operand("gaussian_filter", input)
     along = range(primal_of(found).ndim) if axes is None else [axes] if isinstance(axes, int) else list(axes)
     for k, axis in enumerate(along):
-        if isinstance(sigma, Duplicated) or float(_of_axis(sigma, k)) > 1e-15:
-            chosen = sigma if isinstance(sigma, Duplicated) else _of_axis(sigma, k)
-            reach = None if radius is None else _of_axis(radius, k)
-            found = gaussian_filter1d(found, chosen, axis, _of_axis(order, k), None, _of_axis(mode, k), cval, truncate, radius=reach)
+        if isinstance(sigma, Duplicated) or float(of_axis(sigma, k)) > 1e-15:
+            chosen = sigma if isinstance(sigma, Duplicated) else of_axis(sigma, k)
+            reach = None if radius is None else of_axis(radius, k)
+            found = gaussian_filter1d(found, chosen, axis, of_axis(order, k), None, of_axis(mode, k), cval, truncate, radius=reach)
     return delivered(found if found is not input else apply("copyto", found), output)
 
 
@@ -178,7 +187,7 @@ def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "r
     """The mean over a window, as `scipy.ndimage.uniform_filter`."""
     found = as_operand("uniform_filter", input)
     for k in range(primal_of(found).ndim):
-        found = uniform_filter1d(found, int(_of_axis(size, k)), k, None, _of_axis(mode, k), cval, _of_axis(origin, k))
+        found = uniform_filter1d(found, int(of_axis(size, k)), k, None, of_axis(mode, k), cval, of_axis(origin, k))
     return delivered(found, output)
 
 
@@ -188,9 +197,42 @@ def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float =
     weights = library.asarray(np.array([1.0, -2.0, 1.0]))
     found = None
     for axis in range(ndim):
-        term = correlate1d(input, weights, axis, None, _of_axis(mode, axis), cval)
+        term = correlate1d(input, weights, axis, None, of_axis(mode, axis), cval)
         found = term if found is None else apply("add", found, term)
     return delivered(found, output)
+
+
+def gaussian_laplace(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, **keywords: Any) -> Any:
+    """The sum of second derivatives of a Gaussian filter, as `scipy.ndimage.gaussian_laplace`."""
+    return delivered(functools.reduce(lambda a, b: apply("add", a, b), _derivatives(2, input, sigma, mode, cval, keywords)), output)
+
+
+def gaussian_gradient_magnitude(
+    input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, **keywords: Any
+) -> Any:
+    """The length of the gradient of a Gaussian filter, as `scipy.ndimage.gaussian_gradient_magnitude`."""
+    squares = [apply("multiply", d, d) for d in _derivatives(1, input, sigma, mode, cval, keywords)]
+    return delivered(apply("sqrt", functools.reduce(lambda a, b: apply("add", a, b), squares)), output)
+
+
+def _derivatives(order: int, input: Any, sigma: Any, mode: Any, cval: float, keywords: Any) -> list[Any]:
+    n = primal_of(as_operand("gaussian_filter", input)).ndim
+    return [gaussian_filter(input, sigma, [order * (k == axis) for k in range(n)], None, mode, cval, **keywords) for axis in range(n)]
+
+
+def _fourier(name: str) -> Callable[..., Any]:
+    """A filter of a spectrum, which is a product with what it makes of ones."""
+
+    def function(input: Any, by: Any, n: int = -1, axis: int = -1, output: Any = None) -> Any:
+        input = as_operand(name, input)
+        if isinstance(by, Duplicated):
+            raise ShadowError(f"{name}: its second argument has no gradient here; write the product with the filter yourself")
+        ones = library_behind([input]).ones(primal_of(input).shape, primal_of(input).dtype)
+        return delivered(apply("multiply", input, getattr(scipy_of(ones, "ndimage"), name)(ones, by, n, axis)), output)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"As `scipy.ndimage.{name}`."
+    return function
 
 
 def _slope(name: str, across: Sequence[float]) -> Callable[..., Any]:
@@ -199,9 +241,9 @@ def _slope(name: str, across: Sequence[float]) -> Callable[..., Any]:
     def function(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: float = 0.0) -> Any:
         library, ndim = library_behind([input]), primal_of(as_operand(name, input)).ndim
         axis = axis_of(name, axis, ndim)
-        found = correlate1d(input, library.asarray(np.array([-1.0, 0.0, 1.0])), axis, None, _of_axis(mode, axis), cval)
+        found = correlate1d(input, library.asarray(np.array([-1.0, 0.0, 1.0])), axis, None, of_axis(mode, axis), cval)
         for k in (k for k in range(ndim) if k != axis):
-            found = correlate1d(found, library.asarray(np.array(across)), k, None, _of_axis(mode, k), cval)
+            found = correlate1d(found, library.asarray(np.array(across)), k, None, of_axis(mode, k), cval)
         return delivered(found, output)
 
     function.__name__ = function.__qualname__ = name
@@ -211,6 +253,7 @@ def _slope(name: str, across: Sequence[float]) -> Callable[..., Any]:
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     convolve, convolve1d, correlate, correlate1d, gaussian_filter, gaussian_filter1d, laplace, uniform_filter, uniform_filter1d,
-    _slope("sobel", (1.0, 2.0, 1.0)), _slope("prewitt", (1.0, 1.0, 1.0)),
+    _slope("sobel", (1.0, 2.0, 1.0)), _slope("prewitt", (1.0, 1.0, 1.0)), gaussian_laplace, gaussian_gradient_magnitude,
+    *map(_fourier, ("fourier_gaussian", "fourier_uniform", "fourier_shift", "fourier_ellipsoid")),
 )  # fmt: skip
 TABLE: dict[str, Callable[..., Any]] = {f"ndimage.{f.__name__}": f for f in _FUNCTIONS}

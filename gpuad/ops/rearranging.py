@@ -51,9 +51,13 @@ class Rearrangement:
     data: tuple[int, ...]
     given: tuple[str, ...] = ()  # names of all arguments, of a function of CuPy's and NumPy's alike
 
+    def function(self, library: Any) -> Any:
+        """The library's function."""
+        return getattr(library, self.name)
+
     def __call__(self, *args: Any, out: Any = None, **keywords: Any) -> Any:
         library = library_behind(args, list(keywords.values()))
-        function = getattr(library, self.name)
+        function = self.function(library)
         parts = self._arguments(function, args, keywords)
         pairs: list[Any] = []
         check_recorded(self.name, tuple(_leaves(parts)))

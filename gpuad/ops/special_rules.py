@@ -1,8 +1,8 @@
 """Functions of `scipy.special` and `cupyx.scipy.special` that are computed by the library's own code, as rules with their derivatives.
 
 In: numbers and arrays, annotated or not, that broadcast. Out: what the library gives for them, a pair if an operand carries a gradient.
-Raises ShadowError for a gradient by an argument that has no derivative here, UnsupportedError without SciPy, TapeError for a pair outside of
-a tape."""
+Raises ShadowError for a gradient by an argument that has no derivative here, UnsupportedError without SciPy, TapeError for a pair outside
+of a tape."""
 
 from __future__ import annotations
 
