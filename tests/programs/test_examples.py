@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import json
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,32 @@ def test_the_page_shows_all_of_the_difference(request: pytest.FixtureRequest) ->
     if request.config.getoption("--update-golden"):
         file.write_text(text, encoding="utf-8")
     assert file.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("name", page_of_examples().NOTEBOOKS)
+def test_a_notebook_is_the_program(name: str, request: pytest.FixtureRequest) -> None:
+    text, file = page_of_examples().notebook(name), EXAMPLES / f"{name}.ipynb"
+    if request.config.getoption("--update-golden"):
+        file.write_text(text, encoding="utf-8")
+    assert file.read_text(encoding="utf-8") == text
+    nodes = ast.parse("\n".join("".join(c["source"]) for c in json.loads(text)["cells"] if c["cell_type"] == "code")).body
+    program = ast.parse((EXAMPLES / f"{name}.py").read_text(encoding="utf-8")).body
+    assert [*map(ast.dump, nodes[:-1])] == [*map(ast.dump, program[1:-1])]  # but for what it is, and the line that runs it
+
+
+@pytest.mark.parametrize("name", share(list(page_of_examples().NOTEBOOKS), 3))
+def test_a_notebook_runs_from_top_to_bottom(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells, as Jupyter would run them, at the size of the tests."""
+    pytest.importorskip("scipy.optimize")
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    sizes, _, rounds = SIZES[name]
+    names: dict[str, Any] = {"__name__": "__main__"}
+    *cells, last = [c for c in json.loads((EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"] if c["cell_type"] == "code"]
+    for cell in cells:
+        exec(compile("".join(cell["source"]), f"{name}.ipynb", "exec"), names)
+    whole = names["main"]
+    names["main"] = lambda path: whole(path, rounds, *sizes)
+    exec("".join(last["source"]), names)
+    assert names["after"] < names["before"]
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
