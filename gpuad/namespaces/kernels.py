@@ -40,6 +40,18 @@ class Raw(_Theirs):
             self._theirs(grid, block, args, **keywords)
 
 
+class Jit(_Theirs):
+    """A function that `jit.rawkernel` has made a kernel of, launched in either of CuPy's ways."""
+
+    def __call__(self, grid: Any, block: Any, args: Any, **keywords: Any) -> None:
+        active = current.get() is not None or holds_pair(list(args))
+        (self.ours() if active else self._theirs)(grid, block, tuple(args), **keywords)
+
+    def __getitem__(self, geometry: Any) -> Callable[..., None]:
+        grid, block = geometry
+        return lambda *args, **keywords: self(grid, block, args, **keywords)
+
+
 class Mapped(_Theirs):
     """An ElementwiseKernel or ReductionKernel, which is called with arrays."""
 
@@ -107,13 +119,15 @@ def jit() -> Any:
     return own
 
 
-_WRAPPED = {"RawKernel": Raw, "RawModule": Module, "ElementwiseKernel": Mapped, "ReductionKernel": Mapped, "Fusion": Fused}
+_WRAPPED = {
+    "RawKernel": Raw, "RawModule": Module, "ElementwiseKernel": Mapped, "ReductionKernel": Mapped, "Fusion": Fused, "_JitRawKernel": Jit,
+}  # fmt: skip
 _known: dict[int, tuple[Any, Any]] = {}
 
 
 def wrapped(theirs: Any) -> Any:
     """A kernel object of CuPy's, made before, as one that can be differentiated; always the same one. None for anything else."""
-    kind = _WRAPPED.get(type(theirs).__name__) if type(theirs).__module__.partition(".")[0] == "cupy" else None
+    kind = _WRAPPED.get(type(theirs).__name__) if type(theirs).__module__.partition(".")[0] in ("cupy", "cupyx") else None
     if kind is None:
         return None
     if id(theirs) not in _known:

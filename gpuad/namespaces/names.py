@@ -135,6 +135,7 @@ def guarded(path: str, function: Any) -> Any:
             raise ArgumentTypeError(f"{path}: {error}") from None
 
     guard: Any = update_wrapper(call, function)
+    guard.__module__ = getattr(function, "__module__", None) or type(function).__module__  # kernels of jit know functions by theirs
     for name in _OF_UFUNCS:
         if hasattr(function, name):  # CuPy's ufuncs: programs call add.at, maximum.reduce
             value = getattr(function, name)

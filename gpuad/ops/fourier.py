@@ -248,7 +248,7 @@ def _weighted(y: Any, name: str, type: int, axis: int, power: int) -> Any:
 
 
 def _trigonometric_reverse(dx: Any, dy: Any, name: str, type: int, axis: int, scale: float | None) -> None:
-    """Of types 2 and 3 each is the other transposed, but for the end that stands for one frequency; 1 and 4 are symmetric but for ends."""
+    """Applies the transposed transform: types 2 and 3 are each other's but for the end that stands for one frequency, 1 and 4 their own."""
     if dx is None:
         return
     module, turned = scipy_of(dy, "fft"), _INVERSE_TYPE[type]
@@ -263,7 +263,7 @@ def _trigonometric_reverse(dx: Any, dy: Any, name: str, type: int, axis: int, sc
 
 @rule(reads=("x",), overwrites=("y",), reverse=_trigonometric_reverse, linear=(("x",),))
 def _trigonometric(x: Any, y: Any, name: str, type: int, axis: int, scale: float | None) -> None:
-    """`scale`: by which the transform without a norm is multiplied; None for the orthogonal one."""
+    """Makes a transform. `scale`: by which the one without a norm is multiplied; None for the orthogonal one."""
     y[...] = getattr(scipy_of(x, "fft"), name)(x, type, axis=axis, norm="ortho" if scale is None else None)
     if scale not in (None, 1.0):
         y *= y.dtype.type(scale)

@@ -51,14 +51,14 @@ def _chi_density(s: Any, xp: Any, v: Any, x: Any) -> Any:
 
 
 def _boxcox(s: Any, xp: Any, x: Any, p: Any) -> Any:
-    """By the exponent, of log(x) = `x`."""
+    """The derivative by the exponent, of log(x) = `x`."""
     near = abs(p * x) < 1e-3
     safe = xp.where(near, 1.0, p)
     return xp.where(near, x * x * (0.5 + p * x * (1 / 3 + p * x / 8)), (xp.exp(safe * x) * (safe * x - 1) + 1) / safe**2)
 
 
 def _unboxed(s: Any, xp: Any, y: Any, p: Any) -> Any:
-    """By the exponent."""
+    """The derivative by the exponent."""
     near = abs(p * y) < 1e-3
     safe = xp.where(near, 1.0, p)
     power = xp.where(near, -y * y * (0.5 - p * y * (2 / 3 - 0.75 * p * y)), y / (safe * (1 + safe * y)) - xp.log1p(safe * y) / safe**2)

@@ -222,7 +222,7 @@ def test_cupyx(cp: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cupyx.scipy, cupyx.jit = types.ModuleType("cupyx.scipy"), types.ModuleType("cupyx.jit")
     cupyx.scipy.linalg = types.ModuleType("cupyx.scipy.linalg")
     cupyx.scipy.linalg.det = lambda a, overwrite_a=False, check_finite=True: cupy.asarray(np.linalg.det(a.get()))
-    cupyx.scipy.linalg.toeplitz = lambda c: c
+    cupyx.scipy.linalg.companion = lambda c: c
     cupyx.scipy.special = types.ModuleType("cupyx.scipy.special")
     cupyx.scipy.special.sinc = lambda x, out=None: x
     monkeypatch.setitem(sys.modules, "cupyx", cupyx)
@@ -232,7 +232,91 @@ def test_cupyx(cp: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x, tape = Duplicated(cupy.asarray(np.arange(4.0))), Tape()
     with tape:
         y = mine.scipy.special.sinc(x)
-        with pytest.raises(GpuadError, match=r"scipy\.linalg\.toeplitz of a pair is not recorded"):
-            mine.scipy.linalg.toeplitz(x)
+        with pytest.raises(GpuadError, match=r"scipy\.linalg\.companion of a pair is not recorded"):
+            mine.scipy.linalg.companion(x)
     tape.reverse({y: 1.0})
     np.testing.assert_allclose(x.shadow.get()[1:], [-1, 1 / 2, -1 / 3], rtol=1e-12)
+
+
+JIT = """
+import cupy as cp
+from cupyx import jit
+
+def square(x):
+    return x * x
+
+def wave(y, x, n):
+    i = jit.blockIdx.x * jit.blockDim.x + jit.threadIdx.x
+    if i < n:
+        y[i] = cp.sin(x[i]) * square(x[i]) + cp.float64(2) * x[i] + cp.cos(0.0) - 1.0
+
+square, wave = jit.rawkernel(device=True)(square), jit.rawkernel()(wave)
+
+def loss(x):
+    y = cp.zeros(x.shape)
+    wave[1, 32](y, x, x.size)
+    z = cp.empty_like(y)
+    wave((1,), (32,), (z, y, y.size))
+    return cp.sum(z * y)
+"""
+
+
+class _JitRawKernel:
+    """As what CuPy's decorator makes; it takes no pairs."""
+
+    __module__ = "cupyx.jit._interface"
+
+    def __init__(self, function: Any, device: bool) -> None:
+        self._func, self._mode, self._device = function, "cuda", device
+
+    def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0, stream: Any = None) -> None:
+        assert not any(isinstance(x, Duplicated) for x in args)
+        gpuad.kernel(self)(grid, block, args)
+
+    def __getitem__(self, geometry: Any) -> Any:
+        return lambda *args: self(*geometry, args)
+
+
+class _Function:
+    """A ufunc of CuPy's, an object whose class alone says where it is from."""
+
+    def __init__(self, name: str) -> None:
+        self.name = self.__name__ = f"cupy_{name}"
+
+    def __call__(self, x: Any) -> Any:
+        raise AssertionError("constants of kernels are the kernel's")
+
+
+_Function.__module__ = "cupy._core._kernel"
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_kernels_of_jit(cp: Any, cupy: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, changed: bool) -> None:
+    """Made before the call by CuPy's decorator, or by gpuad's under the name of CuPy's; functions of CuPy are those of the kernel."""
+    cupyx: Any = types.ModuleType("cupyx")
+    cupyx.jit = types.ModuleType("cupyx.jit")
+    cupyx.jit.rawkernel = lambda mode="cuda", device=False: lambda function: _JitRawKernel(function, device)
+    for name in ("threadIdx", "blockIdx", "blockDim"):
+        setattr(cupyx.jit, name, type(name, (), {"__module__": "cupyx.jit._builtin_funcs"})())
+    for name, module in (("cupyx", cupyx), ("cupyx.jit", cupyx.jit)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.delitem(sys.modules, "gpuad.cupyx", raising=False)
+    monkeypatch.setattr(cupy, "sin", _Function("sin"))
+    monkeypatch.setattr(cupy, "cos", _Function("cos"))
+    text = JIT.replace("import cupy as", "import gpuad.cupy as").replace("from cupyx", "from gpuad.cupyx") if changed else JIT
+    file, module = tmp_path / "program_of_jit.py", types.ModuleType("program_of_jit")
+    file.write_text(text)
+    module.__file__ = str(file)
+    exec(compile(text, str(file), "exec"), vars(module))
+    x = np.linspace(0.1, 0.9, 5)
+    inner = np.sin(x) * x**2 + 2 * x
+    outer, slope = np.sin(inner) * inner**2 + 2 * inner, np.cos(inner) * inner**2 + 2 * np.sin(inner) * inner + 2
+    gradient = (slope * inner + outer) * (np.cos(x) * x**2 + 2 * np.sin(x) * x + 2)
+    assert float(module.loss(cupy.asarray(x))) == pytest.approx(float(np.sum(inner * outer)))
+    function = gpuad.value_and_grad(module.loss)
+    for number in range(4):
+        with nothing_is_analysed() if number > 1 else contextlib.nullcontext():
+            _, found = function(cupy.asarray(x))
+        np.testing.assert_allclose(found.get(), gradient)
+    monkeypatch.delitem(sys.modules, "gpuad.cupyx", raising=False)
+    vars(gpuad).pop("cupyx", None)

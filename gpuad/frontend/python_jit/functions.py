@@ -53,8 +53,8 @@ def is_cast(function: Callable[..., object]) -> bool:
 
 
 def is_of_cupy(function: Callable[..., object]) -> bool:
-    """True if a function is one of arrays on the GPU; of constants the kernel computes it."""
-    return type(function).__module__.partition(".")[0] == "cupy"
+    """True if a function is one of arrays on the GPU, be it guarded; of constants the kernel computes it."""
+    return type(getattr(function, "__wrapped__", function)).__module__.partition(".")[0] == "cupy"
 
 
 def cast(ctx: Context, function: Any, values: tuple[Any_, ...], node: ast.Call) -> Any_:
