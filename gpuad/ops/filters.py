@@ -84,7 +84,7 @@ def bordered(name: str, input: Any, window: Sequence[int], mode: Any, cval: floa
 
 
 def of_axis(x: Any, axis: int) -> Any:
-    """What is said of an axis, be it for each or for all."""
+    """The part for an axis of an argument that says it for each, or for all."""
     return x if isinstance(x, str | int | float) or np.ndim(x) == 0 else x[axis]
 
 

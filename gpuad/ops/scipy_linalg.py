@@ -185,7 +185,7 @@ def _lstsq(a: Any, b: Any, x: Any) -> None:
 
 
 class Lstsq(NamedTuple):
-    """What `numpy.linalg.lstsq` gives."""
+    """The results of `numpy.linalg.lstsq`."""
 
     x: Any
     residuals: Any

@@ -283,7 +283,7 @@ class ProgramRecording(LaunchRecording):
         self.transient.reset()
         self._seconds = perf_counter() - self._begun if again else math.nan  # a program that is new is compiled, too
         watched = self.within.watched()
-        alone = watched.keys() & (self.made.arrays.keys() - self.made.still_lent())
+        alone = watched.keys() & (self.made.arrays.keys() - self.made.still_shared())
         self._unmarked = {where: watched[where] for where in alone}  # which cannot be changed until they are shared
         self._watch = Watch.of((watched[where] for where in watched.keys() - alone), self._portion)
         self.state = RECORDED

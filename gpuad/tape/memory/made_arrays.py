@@ -47,7 +47,7 @@ class MadeArrays:
                 self.staging.buffers.pop(where, None)
         self.staging.written = {}
         self.arrays = {}
-        self.lent: dict[int, Made] = {}  # those that others may have, by address
+        self.shared: dict[int, Made] = {}  # those that others may have, by address
         self.looked: set[Made] = set()  # those to whose shadows others have come
         self.shadows: dict[int, Any] = {}
         self.zeroed: frozenset[int] = frozenset()  # the addresses of those that the last reversal has left all zeros
@@ -67,7 +67,7 @@ class MadeArrays:
         self.arrays[address(made.array)] = made
         if made.apart:
             self.staging.buffers[address(made.array)] = made.memory
-            self.lent[address(made.array)] = made
+            self.shared[address(made.array)] = made
 
     def shadow(self, array: NdArray) -> Any:
         """A shadow of zeros for a temporary, laid out like it (C-contiguous)."""
@@ -143,7 +143,7 @@ class MadeArrays:
 
     def taken_back(self, executor: Executor, streams: Streams) -> str:
         """Makes all arrays ready to be made again, by the same program; else why they are not. Their shadows begin with zeros, as ever."""
-        held = next((made for made in self.still_lent().values() if not made.apart), None)
+        held = next((made for made in self.still_shared().values() if not made.apart), None)
         if held is not None:
             return f"an array that was made at {held.where} is still held: from the next round on its holder gets a copy"
         if self.arrays:
@@ -158,12 +158,12 @@ class MadeArrays:
             self.shadows[where].fill(0)
         return ""
 
-    def still_lent(self) -> dict[int, Made]:
+    def still_shared(self) -> dict[int, Made]:
         """The arrays that others have, or have memory of their own for."""
-        self.lent = {where: made for where, made in self.lent.items() if self._is_lent(where, made)}
-        return self.lent
+        self.shared = {where: made for where, made in self.shared.items() if self._is_shared(where, made)}
+        return self.shared
 
-    def _is_lent(self, where: int, made: Made) -> bool:
+    def _is_shared(self, where: int, made: Made) -> bool:
         return self.arrays.get(where) is made and (made.apart or made.is_handed_out)
 
     def spare(self, shape: tuple[int, ...], dtype: Any, active: bool, stream: Any, pairings: Shadows) -> Made | None:

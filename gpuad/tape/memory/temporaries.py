@@ -98,7 +98,7 @@ class Made:
         """A view of the array for others to have: the same one as long as they have it."""
         view = self._view()
         if view is None:
-            self.owner.made.lent[address(self.array)] = self
+            self.owner.made.shared[address(self.array)] = self
             self.owner.sharing(self)
             behind = self._shared() or _Shared(self.array if not self.apart else self._detached_copy())
             view = behind.view()

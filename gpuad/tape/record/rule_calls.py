@@ -173,7 +173,7 @@ class _Run:
         self.operation, self.tape, self.looks, self.values = operation, tape, True, _opened(operation)
 
     def action(self) -> Callable[[], Any]:
-        """What runs it, with as little around it as it can do with."""
+        """Gives the call that runs it, with as little around it as it can do with."""
         fixed = not self.operation.rule.opaque and ROOM not in self.values
         return partial(self.operation.rule.function, **self.values) if fixed else self
 
