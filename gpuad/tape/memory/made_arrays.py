@@ -152,7 +152,7 @@ class MadeArrays:
                 if made.apart or made.has_handles:
                     self.part(made, executor)
         written = self.shadows.keys() - self.zeroed
-        written |= {address(resolve(made.pair.own_shadow).root) for made in self.looked if made.pair.has_shadow}
+        written |= {address(resolve(made.pair._own_shadow).root) for made in self.looked if made.pair.has_shadow}
         self.zeroed = frozenset()
         for where in written & self.shadows.keys():
             self.shadows[where].fill(0)
