@@ -123,9 +123,9 @@ class Guard:
         """What the caller has passed is locked as is what has come in its place."""
         for old, new in zip(args, given, strict=True):
             if old is not new:
-                self._take(old, new)
+                self.take_place(old, new)
 
-    def _take(self, old: Any, new: Any) -> None:
+    def take_place(self, old: Any, new: Any) -> None:
         """Another view of the same memory is locked as that was in whose place it comes."""
         one, two = (x.primal if isinstance(x, Duplicated | BatchDuplicated | Const) else x for x in (old, new))
         if one is not two and isinstance(two, np.ndarray):

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...arguments.annotations import Duplicated
-from ...arguments.arrays import is_array
+from ...arguments.arrays import address, is_array
 from ...runtime.actions import Action, copying, out_of_memory
 from ...runtime.array_locks import derived
 from ..memory.buffers import Outline, Part, loading, outline
@@ -147,7 +147,8 @@ class BoundCalls:
         """True if an array is what a step works on, or what the buffer stands for on which it does."""
         if type(x) is not np.ndarray:
             return False
-        if not self._staging.takes_alone(x, a, like):
+        alike = type(a) is np.ndarray and x.shape == a.shape and x.strides == a.strides and x.dtype == a.dtype
+        if not (alike and address(x) == address(a)) and not self._staging.takes_alone(x, a, like):  # another view of the same memory is it
             found = self._known(x, like)
             if found is not a and not same_array(a, found):
                 return False
@@ -163,7 +164,7 @@ class BoundCalls:
         for array, is_made in bound.locks:
             self._guard.locks.lock(array, is_made)
         for a, x in taken:
-            self._guard.follow((a,), (x,))
+            self._guard.take_place(a, x)
         try:
             for action in bound.actions:
                 if action():
