@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .tape.facade import Tape
     from .tape.rules import rule
 
-__version__ = "0.1.0"
+__version__ = "0.6.0.dev0"
 
 __all__ = [
     "Active",
