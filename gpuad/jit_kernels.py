@@ -16,6 +16,7 @@ import numpy as np
 from .api import BoundLaunch, CallKey, Family, Kernel, Past, Planned, offer, on_stream
 from .api.adjoint_text import AdjointText
 from .api.kept_kernels import Kept, of_function
+from .api.kernels import bound_launch
 from .arguments import split_options
 from .arguments.annotations import Active, Duplicated
 from .arguments.arrays import as_array, is_array
@@ -90,9 +91,7 @@ class JitKernel(Family):
 
     def __getitem__(self, geometry: Any) -> BoundLaunch:
         """`kernel[grid, block](*args)`."""
-        if not isinstance(geometry, tuple) or len(geometry) != 2:
-            raise LaunchError(f"`{self.name}`: write kernel[grid, block](*args)")
-        return BoundLaunch(self, *geometry)
+        return bound_launch(self, geometry)
 
     def planned(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int = 0, stream: Any = None) -> Planned:
         """The kernel and the launch that a call means."""

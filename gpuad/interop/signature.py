@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..api import FlatArguments, Kernel
+from ..api import kernel as made
 from ..arguments import numbers_of
 from ..arguments.aliasing import hull
 from ..arguments.annotations import Active, Const, Duplicated
@@ -166,8 +167,6 @@ def read_signature(
     """The signature of a kernel. `outputs`: names of parameters that the kernel writes, in the order in which they come back, each passed
     by the caller; or a mapping of names to None (passed), to the name of a parameter (made, like that one), or to a shape or a function
     (made). None: all that it writes, passed. Raises LaunchError."""
-    from ..api import kernel as made
-
     k = made(kernel)
     if not isinstance(k, Kernel):
         raise LaunchError(f"`{k.name}` is no kernel of one text: {bridge}.function takes CUDA kernels; {bridge}.program takes others")

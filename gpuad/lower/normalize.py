@@ -90,7 +90,7 @@ def _whole(function: surface.Function, aliases: Aliases) -> Kernel:
 
 
 def _lowered(function: surface.Function, aliases: Aliases, in_step: bool) -> Kernel:
-    together, apart = surface.works_together(function.body), records.taken_apart(function)
+    together, apart = surface.works_together(function.body), records.split_variables(function)
     s = Lowering(_sequence, call, nulls(function), barriers=together, in_step=in_step, seen_as=apart)
     enter(s, function)
     params, const = _parameters(s, function, aliases)

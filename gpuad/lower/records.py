@@ -136,7 +136,7 @@ def scattered(s: Lowering, at: Place, kind: Type, value: Value, span: Span) -> I
         yield from scattered(s, part(s, at, kind, k, span), piece.type, inner, span)
 
 
-def taken_apart(function: surface.Function) -> dict[surface.Declaration, Scalar]:
+def split_variables(function: surface.Function) -> dict[surface.Declaration, Scalar]:
     """The local records and arrays of a kernel and its helpers whose numbers are reached by pointers of another type, or beside one
     another, with the type in which their memory holds them: that of floats where they are seen as such."""
     found: dict[surface.Declaration, Scalar] = {}

@@ -65,7 +65,7 @@ class Rearrangement:
             raise UnsupportedError(f"gpuad.ops.{self.name} takes arrays with one shadow, not BatchDuplicated")
         numbered = {k: _mapped(x, lambda p: self._numbers(library, p, pairs)) if self._is_data(k) else bare(x) for k, x in parts.items()}
         empty = {k: _mapped(x, lambda p: _zeros(library, p)) if self._is_data(k) else bare(x) for k, x in parts.items()}
-        where, base = self._called(function, numbered, args), self._called(function, empty, args)
+        where, base = self._called(function, numbered), self._called(function, empty)
         if not is_array(where):
             raise UnsupportedError(f"{self.name} that gives several arrays is not recorded")
         if not pairs:
@@ -85,7 +85,7 @@ class Rearrangement:
     def _is_data(self, key: Any) -> bool:
         return key in self.data
 
-    def _called(self, function: Any, parts: dict[Any, Any], args: Sequence[Any]) -> Any:
+    def _called(self, function: Any, parts: dict[Any, Any]) -> Any:
         places = [k for k in parts if isinstance(k, int)]
         return function(*(parts[k] for k in sorted(places)), **{k: v for k, v in parts.items() if isinstance(k, str)})
 

@@ -163,21 +163,6 @@ def resolve(array: Array, number: np.dtype[Any] | None = None) -> Memory:
     return Memory(data[: data.size // number.itemsize * number.itemsize].view(number), distance // number.itemsize)
 
 
-def element_range(array: Array) -> tuple[int, int]:
-    """The half-open range of elements of `resolve(array).root` within which a (strided) view lies; equal ends if it is empty.
-
-    Raises LaunchError if a stride is no multiple of the item size, or as `resolve` does.
-    """
-    offset = resolve(array).offset
-    if not array.size:
-        return offset, offset
-    size = array.dtype.itemsize
-    steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
-    if any(s % size for s in array.strides):
-        raise LaunchError(f"an array's strides {array.strides} are no multiples of its {size} byte elements")
-    return offset + sum(min(s, 0) for s in steps) // size, offset + sum(max(s, 0) for s in steps) // size + 1
-
-
 def owner_of(array: Array) -> Array:
     """The outermost ndarray on the way of `.base`: what lies beyond it (bytes, a mapped file, a foreign buffer) is not ours to reach
     into. Between a view by `as_strided` and its array there is an object of NumPy's that holds it."""

@@ -98,15 +98,13 @@ def account(
     user's, both by address."""
     sums: dict[tuple[str, str, str], list[int]] = {}
     for a in allocations:
-        begin = 0
         for piece in a.pieces:
             by = operations[piece.time] if piece.time < len(operations) else None
             name = f"(temporary of {made[a.address]})" if a.address in made else names.get(a.address, a.name)
-            key = (name, _needer(operations, a, piece, begin), f"{by.name} ({by.where})" if by else "?")
+            key = (name, _needer(operations, a, piece), f"{by.name} ({by.where})" if by else "?")
             entry = sums.setdefault(key, [0, 0])
             entry[0] += piece.nbytes
             entry[1] += 1
-            begin = piece.time
     for needer in operations:
         if isinstance(needer, Launched) and needer.kept is not None:
             by = operations[needer.kept.overwriter] if needer.kept.overwriter is not None else None
@@ -117,7 +115,7 @@ def account(
     return Account(len(operations), tuple(Row(name, n, k, need, by) for (name, need, by), (n, k) in sums.items()))
 
 
-def _needer(operations: Sequence[Operation], allocation: Allocation, piece: Piece, begin: int) -> str:
+def _needer(operations: Sequence[Operation], allocation: Allocation, piece: Piece) -> str:
     """The last operation before the overwriting one whose adjoint reads the piece."""
     for time in range(min(piece.time, len(operations) - 1), -1, -1):
         operation = operations[time]

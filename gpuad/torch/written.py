@@ -55,7 +55,7 @@ def _forward(quick: Quick) -> list[str]:
     lines += [f"    b{k} = copied(x{k})" for k, *_ in quick.before if quick.in_place]
     own |= {k: f"z{k}" for k in (*(k for k, _ in quick.fresh), *cloned)}
     lines += [f"    p{k} = pack[{k}](x{k})" for k, _ in quick.packers]
-    lines += _launch(quick, "launch", quick.launch.picked, _addresses(quick, own), quick.forward_table)
+    lines += _launch("launch", quick.launch.picked, _addresses(quick, own), quick.forward_table)
     changed = [f"x{k}" for k in quick.returned if k in quick.passed] if quick.in_place else []
     lines += [f"    ctx.mark_dirty({', '.join(changed)})"] if changed else []
     kept = [*(own[k] for k in quick.reads), *kept_before.values()]
@@ -71,7 +71,7 @@ def _addresses(quick: Quick, own: dict[int, str]) -> dict[int, str]:
     return {k: f"{own[k]}.data_ptr()" if k in quick.pointers else floats.get(k, "0") for k in range(quick.count)}
 
 
-def _launch(quick: Quick, name: str, picked: Sequence[int], said: dict[int, str], table: Sequence[int]) -> list[str]:
+def _launch(name: str, picked: Sequence[int], said: dict[int, str], table: Sequence[int]) -> list[str]:
     given = ", ".join(said[k] if k in said else str(table[k]) for k in picked)
     return [f"    if {name}.entry({name}.geometry, {name}.pack({given})):", "        raise failed()"]
 
@@ -99,7 +99,7 @@ def _backward(quick: Quick) -> list[str]:
     said |= {quick.count + s.position: f"d{s.position}.data_ptr()" for s in quick.shadows}
     said |= {2 * quick.count + j: f"b{k}.data_ptr()" for j, (k, *_) in enumerate(quick.before)}
     for j, stage in enumerate(quick.stages):
-        lines += _launch(quick, f"stages[{j}]", stage.picked, said, quick.reverse_table)
+        lines += _launch(f"stages[{j}]", stage.picked, said, quick.reverse_table)
     return [*lines, f"    return {', '.join('None' if k is None else f'd{k}' for k, _ in quick.wanted)}", ""]
 
 

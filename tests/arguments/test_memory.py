@@ -7,7 +7,7 @@ import pytest
 
 from gpuad.errors import LaunchError
 from gpuad.runtime.base import address_of as address
-from gpuad.runtime.base import element_range, resolve
+from gpuad.runtime.base import resolve
 
 
 def check(array: np.ndarray, root_size: int, offset: int) -> None:
@@ -81,16 +81,3 @@ def test_same_allocation() -> None:
     assert address(resolve(u[1:]).root) == address(resolve(u[:3]).root)
     assert address(resolve(u).root) == address(resolve(u.view(np.int32)).root)
     assert address(resolve(u).root) != address(resolve(v).root)
-
-
-def test_element_ranges() -> None:
-    u = np.zeros(20)
-    assert element_range(u[3:8]) == (3, 8)
-    assert element_range(u[3:18:5]) == (3, 14)
-    assert element_range(u[::-1]) == (0, 20)
-    assert element_range(u.reshape(4, 5)[1:3, 1:3]) == (6, 13)
-    assert element_range(u[4:4]) == (0, 0)
-    assert element_range(np.zeros(3, np.complex128).imag) == (1, 6)
-    records = np.zeros(4, [("a", "i2"), ("b", "f4")])
-    with pytest.raises(LaunchError):
-        element_range(records["b"])

@@ -120,7 +120,7 @@ def _new_object(ctx: Context, span: Span, declaration: Cursor) -> surface.Declar
 
 def constructed(ctx: Context, definition: Cursor, body: tuple[surface.Stmt, ...]) -> tuple[surface.Stmt, ...]:
     """A constructor's body between the making of its object and its return."""
-    return _made(ctx, ctx.span(definition), definition.semantic_parent, _listed(ctx, definition), body)
+    return _made(ctx, ctx.span(definition), definition.semantic_parent, _listed(definition), body)
 
 
 def _made(
@@ -139,7 +139,7 @@ def _made(
     return (surface.Declare(span, made, None), *(s for stmts in bases for s in stmts), *fields, *body, surface.Return(span, target))
 
 
-def _listed(ctx: Context, constructor: Cursor) -> dict[str, Cursor]:
+def _listed(constructor: Cursor) -> dict[str, Cursor]:
     """What a constructor lists before its body: of fields by their names, of bases, or of the whole, by those of their types."""
     listed: dict[str, Cursor] = {}
     before: Cursor | None = None  # what an expression would be the value of

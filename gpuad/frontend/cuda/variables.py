@@ -180,12 +180,12 @@ def only_reads(node: Cursor, variable: Cursor) -> bool:
         if indices is None:
             if not only_reads(child, variable):
                 return False
-        elif not _is_read(node, child) or not all(only_reads(index, variable) for index in indices):
+        elif not _is_read(node) or not all(only_reads(index, variable) for index in indices):
             return False
     return True
 
 
-def _is_read(node: Cursor, place: Cursor) -> bool:
+def _is_read(node: Cursor) -> bool:
     if node.kind == CursorKind.CXX_FOR_RANGE_STMT:
         type_ = children(node)[0].type.get_canonical()
         return not is_reference(type_) or is_const(type_.get_pointee())

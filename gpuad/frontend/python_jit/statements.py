@@ -268,7 +268,7 @@ def _for(ctx: Context, node: ast.For, top: bool, scope: Scope) -> tuple[surface.
     body = (*first, *block(ctx, node.body, False))
     if own:
         del ctx.names[name]
-    return (*before, surface.For(span, init, _condition(over, at, stop, step, span), advance, surface.Block(span, body)))
+    return (*before, surface.For(span, init, _condition(over, at, stop, span), advance, surface.Block(span, body)))
 
 
 def _only_here(ctx: Context, name: str) -> bool:
@@ -299,7 +299,7 @@ def _bound(ctx: Context, value: Static | Value, type_: Scalar, what: str, before
     return surface.Name(span, type_, declaration)
 
 
-def _condition(over: Range, at: Node, stop: Node, step: Node, span: Span) -> Node:
+def _condition(over: Range, at: Node, stop: Node, span: Span) -> Node:
     up, down = surface.Binary(span, BOOL, "<", at, stop), surface.Binary(span, BOOL, ">", at, stop)
     if isinstance(over.step, Static):
         return up if over.step.value > 0 else down
