@@ -12,7 +12,7 @@ from gpuad import Active, BatchDuplicated, Const, Duplicated
 from gpuad.runtime.reference import BoundsError
 
 PAGE = Path(__file__).parents[2] / "docs" / "api" / "gpuad.md"
-OFFERED = re.compile(r"^::: gpuad\.([\w.]+)\n    options:\n(?:      (?!members).*\n)?      members: \[([^\]]*)\]", re.M)
+OFFERED = re.compile(r"^::: gpuad\.([\w.]*\b[A-Z]\w*)\n    options:\n(?:      (?!members).*\n)?      members: \[([^\]]*)\]", re.M)
 LISTED = {name.rpartition(".")[2]: set(members.split(", ")) for name, members in OFFERED.findall(PAGE.read_text(encoding="utf-8"))}
 FAMILIES = {"ElementwiseKernel", "ReductionKernel"}  # which the package calls by more names, as kernels of CuPy's have more
 SQUARE = """extern "C" __global__ void square(double* u, double* v, int n) {
