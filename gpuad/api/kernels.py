@@ -463,8 +463,7 @@ class Kernel(TextKernel):
         tangents: Collection[int] = (),
     ) -> Call:
         """Binds and checks a call, unless it is like an earlier one. `tangents`: where tangents are passed, of halves as float32."""
-        told = type(args) is FlatArguments or not self._completing.needed
-        like = specialization_key(grid, block, args, shared_mem) if told and not tangents else None
+        like = self._like(grid, block, args, shared_mem) if not tangents else None
         known = self._ready.get(like)
         call = known.call(args, stream, self._varying.of(known.frame)) if known is not None else None
         if call is not None:
@@ -482,6 +481,18 @@ class Kernel(TextKernel):
                 known_calls[key] = made
             call = call.but(shared=made.shared)
         return call
+
+    def _like(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int) -> Hashable:
+        """The specialization key of a call; None for one that is not whole."""
+        whole = type(args) is FlatArguments or not self._completing.needed
+        return specialization_key(grid, block, args, shared_mem) if whole else None
+
+    def recalled(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> Call | None:
+        """What `bind_moved` gives for a call that is like an earlier one; None for others."""
+        moved = self._moved(args)
+        args = args if moved is None else moved
+        known = self._ready.get(self._like(grid, block, args, shared_mem))
+        return known.call(args, stream, self._varying.of(known.frame)) if known is not None else None
 
     def _renumbered(self, model: Ready | None, args: Sequence[Any], stream: Any) -> tuple[Ready | None, Call | None]:
         """A call that is like an earlier one but for its whole numbers, which is checked as a new one; None if it has to be bound."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ..arguments import Bound, BoundArgument
 from ..arguments.annotations import Active, Const, Stopped
-from ..arguments.arrays import address, fills, is_array, resolve
+from ..arguments.arrays import fills, is_array, resolve
 from ..arguments.conversions import Place, is_null
 from ..errors import GpuadError
 from ..ir.nodes import Kernel
@@ -66,7 +65,7 @@ def _kind(x: Any) -> Any:
 
 
 def _both(*parts: Any) -> Any:
-    return None if any(p is None for p in parts) else parts
+    return None if None in parts else parts
 
 
 def _current_device() -> int:
@@ -202,8 +201,13 @@ class Ready:
 
 def _disjoint(memories: Sequence[Memory]) -> bool:
     """True if no two pointers lie in one allocation."""
-    hulls = sorted((address(m.root), m.root.nbytes) for m in memories)
-    return all(start + nbytes <= end for (start, nbytes), (end, _) in pairwise(hulls))
+    hulls = sorted([(m.address, m.root.nbytes) for m in memories])
+    before = 0
+    for start, nbytes in hulls:
+        if start < before:
+            return False
+        before = start + nbytes
+    return True
 
 
 def ready(call: Call, args: Sequence[Any]) -> Ready | None:

@@ -110,10 +110,10 @@ def is_array(x: Any) -> bool:
 
 def address(array: NdArray) -> int:
     """The address of an array's first element: a host address for NumPy arrays, a device address for CuPy arrays."""
+    one: Any = array
     if isinstance(array, np.ndarray):
-        return address_of(array)
-    device: Any = array
-    return int(device.__cuda_array_interface__["data"][0])
+        return address_of(array) if array.base is None else int(one.__array_interface__["data"][0])
+    return int(one.__cuda_array_interface__["data"][0])
 
 
 def namespace(array: NdArray) -> Any:

@@ -63,7 +63,7 @@ class Bound:
 
     def primals(self) -> tuple[Any, ...]:
         """What an executor takes for the primal launch: Memory, NumPy scalars, None."""
-        return tuple(a.memory if a.is_pointer else a.value for a in self.arguments)
+        return tuple([a.memory if a.is_pointer else a.value for a in self.arguments])
 
 
 def bind(

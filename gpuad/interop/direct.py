@@ -16,7 +16,6 @@ import numpy as np
 
 from .. import pipeline
 from ..arguments.annotations import Duplicated
-from ..arguments.arrays import address
 from ..errors import LaunchError
 from ..ir.types import Scalar
 from ..pipeline import Call, State
@@ -151,7 +150,7 @@ class _Packing:
         picked = []
         for arg, position, slot in zip(args, positions, slots, strict=True):
             if isinstance(arg, Memory):
-                if id(arg) not in names or slot != address(arg.root) + arg.offset * arg.itemsize:
+                if id(arg) not in names or slot != arg.address + arg.offset * arg.itemsize:
                     return None
                 picked.append(names[id(arg)])
             elif position in self.reals:

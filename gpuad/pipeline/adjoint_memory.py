@@ -81,7 +81,7 @@ def before(adjoint: Adjoint, call: Call) -> State:
         if p.role in ("entry", "working"):
             memory = call.bound.arguments[p.position].memory
             if memory is not None:
-                where = address(memory.root), int(memory.root.nbytes)
+                where = memory.address, int(memory.root.nbytes)
                 if where not in copies:
                     copies[where] = copied(call, memory)
                 root = copies[where].root

@@ -12,7 +12,7 @@ import ctypes
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -36,6 +36,17 @@ class Memory:
 
     root: NdArray
     offset: int = 0
+    _address: int | None = field(default=None, init=False, repr=False)
+
+    @property
+    def address(self) -> int:
+        """The address of its first byte, that of the allocation."""
+        found = self._address
+        if found is None:
+            root: Any = self.root  # a view, whose buffer would not be given away without a word
+            found = int((root.__array_interface__ if isinstance(root, np.ndarray) else root.__cuda_array_interface__)["data"][0])
+            object.__setattr__(self, "_address", found)
+        return found
 
     @property
     def itemsize(self) -> int:

@@ -217,7 +217,7 @@ class _Program:
                 root: Any = arg.root
                 if root.dtype != dtype:
                     raise LaunchError(f"{self.kernel_name}: {param.name} points to {dtype}, not to {root.dtype}")
-                start = root.__array_interface__["data"][0]
+                start = arg.address
                 values.append(start + arg.offset * dtype.itemsize)
                 ranges += (start, start + root.nbytes)
             else:

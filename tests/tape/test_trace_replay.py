@@ -441,8 +441,8 @@ def test_what_has_passed_is_not_bound_again(monkeypatch: pytest.MonkeyPatch) -> 
     rounds(False)
     before = [op.known for op in recording_of(tape).trace.ops]
     bound: list[str] = []
-    bind = api.Kernel.bind_moved
-    monkeypatch.setattr(api.Kernel, "bind_moved", lambda self, *given: bound.append(self.name) or bind(self, *given))  # type: ignore[func-returns-value]
+    bind = api.Kernel.recalled
+    monkeypatch.setattr(api.Kernel, "recalled", lambda self, *given: bound.append(self.name) or bind(self, *given))  # type: ignore[func-returns-value]
     rounds(True)
     after = recording_of(tape).trace.ops
     assert bound == ["square"] and [op.known for op in after[:8]] == before and len(after) == 9

@@ -62,21 +62,21 @@ class Region:
     def __or__(self, other: Region) -> Region:
         if other.__class__ is not Region:
             return NotImplemented
-        if not other or other is self:
+        if not other.nbytes or other is self:
             return self
-        return self._known("|", other, _union) if self else other
+        return self._known("|", other, _union) if self.nbytes else other
 
     def __and__(self, other: Region) -> Region:
         if other.__class__ is not Region:
             return NotImplemented
-        if not self or not other or self.high <= other.low or other.high <= self.low:
+        if not self.nbytes or not other.nbytes or self.high <= other.low or other.high <= self.low:
             return EMPTY
         return self if other is self else self._known("&", other, _intersection)
 
     def __sub__(self, other: Region) -> Region:
         if other.__class__ is not Region:
             return NotImplemented
-        if not self or not other or self.high <= other.low or other.high <= self.low:
+        if not self.nbytes or not other.nbytes or self.high <= other.low or other.high <= self.low:
             return self
         return EMPTY if other is self else self._known("-", other, _difference)
 

@@ -28,7 +28,7 @@ def rerun_of(op: Op, recording: Rerunning) -> Rerun:
     operation, known = op.operation, op.known
     if isinstance(operation, Launched):
         assert isinstance(known, KnownLaunch)
-        return launch_again(known, operation, recording.footprints.read_again(operation.kernel, known.primal, operation.call))
+        return launch_again(known, operation, recording.footprints.read_again(operation, known.kind.primal))
     if isinstance(operation, Ruled):
         return rule_again(operation, op.run, recording.library_name)
     assert isinstance(operation, Foreign)

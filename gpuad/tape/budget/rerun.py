@@ -119,7 +119,7 @@ def launch_again(known: KnownLaunch, operation: Launched, read: Iterable[Use]) -
     """A launch as it runs again; `read`: what the primal reads and adds to."""
     call, adjoint = operation.call, operation.adjoint
     writes, must = of_uses(operation.effects.writes), of_uses(operation.effects.must)
-    first, why = known.launch(call.executor), order_matters(known.primal, call)
+    first, why = known.launch(call.executor), order_matters(known.kind.primal, call)
     reads = {} if why else of_uses(read)
     must = writes if why else must
     augmented = adjoint.augmented if adjoint is not None else None
@@ -133,7 +133,7 @@ def launch_again(known: KnownLaunch, operation: Launched, read: Iterable[Use]) -
     reads = united(reads, without(writes, must))
     again = None if why else _silent(known, call, first)
     logs = tuple(n * dtype.itemsize for n, dtype in sizes)
-    undo = None if why or logs or operation.effects.after else undo_of(known.operation.kernel, known.primal, call, known.given)
+    undo = None if why or logs or operation.effects.after else undo_of(known.operation.kernel, known.kind.primal, call, known.given)
     return Rerun(reads, writes, must, first, again, why, logs, noting, undo=undo)
 
 
@@ -162,8 +162,9 @@ def _certified(primal: Kernel, call: Call) -> Kernel | None:
 
 def _silent(known: KnownLaunch, call: Call, first: Action) -> Action:
     """The launch without what the user has heard already."""
-    silent = known.operation.kernel.facts.get(("said once", Same(known.primal)), lambda: (known.primal, said_once(known.primal)))[1]
-    if silent is known.primal:
+    primal = known.kind.primal
+    silent = known.operation.kernel.facts.get(("said once", Same(primal)), lambda: (primal, said_once(primal)))[1]
+    if silent is primal:
         return first
     call.prepare([silent])
     return prepared(call.executor, silent, call.grid, call.block, known.given, call.shared_mem)

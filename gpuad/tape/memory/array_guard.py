@@ -50,7 +50,8 @@ class Guard:
         for array, depends, made in _arrays(operation):
             owner = owner_of(array)
             key, one = id(owner), id(array)
-            self._close(owner)
+            if self.opened:
+                self._close(owner)
             if one in self._needed.get(key, ()) or self._own(owner):
                 continue
             if depends:
@@ -67,7 +68,7 @@ class Guard:
     def _close(self, owner: Array) -> None:
         """An operation works on an array: what was opened of it is locked again."""
         where = address_of(owner)
-        for key in {where, self._outside(where)} if self.opened else ():
+        for key in {where, self._outside(where)}:
             for array in self.opened.pop(key, ()):
                 self.locks.lock(array)
 
@@ -135,22 +136,23 @@ class Guard:
                 self.locks.adopt(two)
 
 
-def _arrays(operation: Operation) -> Iterator[Depends]:
+def _arrays(operation: Operation) -> list[Depends]:
     """The arrays of NumPy that an operation works on, and views that were made for their shadows, on which nothing depends."""
+    found: list[tuple[Any, bool, bool]] = []
     effects = operation.effects
     if isinstance(operation, Launched):
         needed = {use.position for use in (*effects.before, *effects.after)}
         written = {use.position for use in effects.writes}
         for i, a in enumerate(operation.call.bound.arguments):
             paired = a.memory is not None and bool(a.shadows)
-            yield from ((array, paired or i in needed, paired or i in written) for array in _host((a.array,)))
-            yield from ((array, False, True) for array in _host(a.shadow_arrays))
+            found.append((a.array, paired or i in needed, paired or i in written))
+            found += [(array, False, True) for array in a.shadow_arrays]
     elif isinstance(operation, Ruled):
         for name, o in operation.operands.items():
             paired = o.shadow is not None
             made = paired or name in operation.rule.effect.writes
-            yield from ((array, paired or name in operation.needs, made) for array in _host((o.array,)))
-            yield from ((array, False, True) for array in _host((o.shadow,)))
+            found += [(o.array, paired or name in operation.needs, made), (o.shadow, False, True)]
+    return [one for one in found if isinstance(one[0], np.ndarray) and one[0].size]
 
 
 def _host(arrays: Iterable[Any]) -> Iterator[Array]:

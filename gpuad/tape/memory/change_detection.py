@@ -53,6 +53,8 @@ def mark(allocation: Allocation, region: Region, room: Room | None = None) -> in
     found = digest(root, pieces(region)) if region.nbytes >= LARGE else None
     if found is not None:
         return found
+    if len(region.spans) == 1:
+        return zlib.crc32(root[region.low : region.high].data)
     found = 0
     for portion in portions(root, region, room or (lambda nbytes: np.empty(nbytes, np.uint8))):
         found = zlib.crc32(portion.data, found)

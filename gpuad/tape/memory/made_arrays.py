@@ -85,7 +85,7 @@ class MadeArrays:
 
     def refuse_reused(self, primal: Memory, shadow: Memory, name: str) -> None:
         """ShadowError for a temporary of an earlier recording: the memory of its shadow is used again."""
-        if self.homes.has(shadow.root) and self._owners.get(address(shadow.root)) != address(primal.root):
+        if self.homes.has(shadow.root) and self._owners.get(shadow.address) != primal.address:
             raise ShadowError(
                 f"`{name}` is a temporary of an earlier recording, whose shadow was the tape's; go on with Duplicated({name}.primal), "
                 "which begins anew. Nothing was launched."

@@ -6,9 +6,10 @@ compared with them. A first recording looks at what is small, an exact one at al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ...errors import TapeError
+from ...program.ir.region import Region
 from ...runtime.array_locks import borrows_memory
 from ..memory.change_detection import mark as fingerprint
 from ..memory.versions import Allocation
@@ -41,9 +42,9 @@ class ChangeMarks:
         """Checks that what the operation works on is as the operation before left it, as far as it is needed or has a shadow; at
         the end (None) that all allocations are. Raises TapeError."""
         allocations = self._footprints.worked_on(operation) if operation is not None else self._footprints.allocations.values()
-        for a in (a for a in allocations if a.marks):
-            marks = a.marks[:1] if operation is not None and self._renews(operation, a) else a.marks
-            if any(fingerprint(a, region) != before for region, before in marks if region):
+        for a in allocations:
+            marks = a.marks[:1] if a.marks and operation is not None and self._renews(operation, a) else a.marks
+            if any([fingerprint(a, region) != before for region, before in marks if region.nbytes]):
                 where = f"operation {time} ({operation.name}, {operation.where})" if operation else "the end of the recording"
                 raise TapeError(
                     f"`{a.name}` was changed between operation {time - 1} and {where} by code that the tape does not see: "
@@ -53,11 +54,7 @@ class ChangeMarks:
     def _renews(self, operation: Operation, a: Allocation) -> bool:
         """True if an operation surely overwrites what is looked at of an allocation, which it does not read: what was there does not matter
         then, but to an exact check."""
-        if (
-            self._exact
-            or not isinstance(operation, Launched)
-            or any(use.allocation is a for use in self._footprints.touched_by(operation)[0])
-        ):
+        if self._exact or not isinstance(operation, Launched) or any([use.allocation is a for use in operation.reads]):
             return False
         region = a.used - a.needed
         for use in operation.effects.must:
@@ -67,11 +64,18 @@ class ChangeMarks:
     def mark(self, operation: Operation) -> None:
         """Marks what a change behind the tape would spoil: what an adjoint needs, and what has a shadow, once an operation has met it: that
         the next one finds another value there is not in the gradient."""
-        for use in filter(lambda use: self._looks_at(use.allocation), self._footprints.uses(operation)):
-            if isinstance(operation, Foreign):  # it is overwritten from here on
-                use.allocation.used = use.allocation.used - use.region
-            else:
-                use.allocation.used = use.allocation.used | self._judge.shadows.with_shadow(use.allocation, use.region)
-        for a in filter(self._looks_at, self._footprints.worked_on(operation)):
-            parts = a.needed, a.used - a.needed
-            a.marks = tuple((region, fingerprint(a, region) if region else 0) for region in parts)
+        for use in self._footprints.uses(operation):
+            a, region = use.allocation, use.region
+            if self._looks_at(a):  # what foreign code wrote is overwritten from here on
+                foreign = isinstance(operation, Foreign)
+                a.used = a.used - region if foreign else a.used | self._judge.shadows.with_shadow(a, region)
+        written = {id(use.allocation) for use in operation.effects.writes}
+        for a in self._footprints.worked_on(operation):
+            if self._looks_at(a):
+                needed = a.needed
+                known = {} if id(a) in written else dict(a.marks)  # compared as the operation came
+                a.marks = tuple([(r, self._fingerprint(a, r, known)) for r in (needed, a.used - needed)])
+
+    @staticmethod
+    def _fingerprint(a: Allocation, region: Region, known: Mapping[Region, int]) -> int:
+        return 0 if not region.nbytes else known[region] if region in known else fingerprint(a, region)

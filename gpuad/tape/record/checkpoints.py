@@ -131,7 +131,7 @@ class ValueCheckpoints:
         """A launch with an adjoint that reads nothing of what it left for what loops carry; None where that needs more of what was."""
         assert old.adjoint is not None
         adjoint = old.kernel.reverse_for(replace(old.adjoint.pattern, results=False), old.call)
-        effects, uses = self._footprints.reach(old.kernel, adjoint, old.call)
+        effects, uses = self._footprints.reach(old, adjoint)
         known: dict[int, Region] = {}
         for use in old.effects.before:
             known[id(use.allocation)] = known.get(id(use.allocation), EMPTY) | use.region
@@ -180,7 +180,7 @@ class ValueCheckpoints:
 
     def reading(self, old: Launched, cut: Cutting, kept: Sequence[Memory], overwriter: int | None) -> Launched:
         """The launch with an adjoint that reads the values that are kept because of operation number `overwriter`."""
-        effects, uses = self._footprints.reach(old.kernel, cut.adjoint, old.call)
+        effects, uses = self._footprints.reach(old, cut.adjoint)
         note = Kept(cut.names, cut.total, overwriter)
         return replace(old, adjoint=cut.adjoint, effects=effects, uses=uses, logs=[*old.logs, *kept], cuts=None, kept=note)
 

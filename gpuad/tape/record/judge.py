@@ -12,13 +12,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...api import Kernel, pattern_of
+from ...api import Kernel
+from ...arguments import BoundArgument
 from ...arguments.annotations import BatchDuplicated, Duplicated, shadows_of_array
 from ...arguments.arrays import address
 from ...errors import ShadowError
 from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
-from ...program.ir.region import Region, span
+from ...program.ir.region import EMPTY, Region, span
 from ...runtime.base import Memory
 from ..memory.effects import bytes_of
 from ..memory.made_arrays import MadeArrays
@@ -27,7 +28,8 @@ from ..reverse.shadows import Shadows
 from .checkpoints import Traced
 from .footprints import Footprints
 from .known_calls import KnownLaunch
-from .operations import Foreign, Operation, Use
+from .launch_kind import Allocations, Touched, touched
+from .operations import Foreign, Operation
 from .recorded_launch import Launched
 from .recorded_rule import Ruled
 from .rule_calls import with_new_shadows
@@ -66,8 +68,8 @@ class Judge:
         operation = op.came
         if isinstance(operation, Launched):
             assert isinstance(op.known, KnownLaunch)
-            if not op.known.paired:
-                self._note_bare_launch(operation, op.known.reads)
+            if not op.known.kind.paired:
+                self._note_bare_launch(operation)
         elif isinstance(operation, Ruled):
             for a, region in operation.read_bare():
                 a.read_bare = a.read_bare | region
@@ -85,32 +87,32 @@ class Judge:
                 else:
                     a.read_bare = a.read_bare - use.region
 
-    def with_known_shadows(self, kernel: Kernel, call: Call) -> Call:
+    def with_known_shadows(self, kernel: Kernel, call: Call, found: Touched, allocations: Allocations) -> Call:
         """Bare arguments on memory that has a shadow take it if they are only written; to read it bare would drop a gradient."""
-        arguments = list(call.bound.arguments)
-        touched = self._footprints.touched(kernel, call)
-        seen, written = ({u.position: u for u in part} for part in touched)
-        for i, use in {**seen, **written}.items():
-            a = arguments[i]
-            if a.memory is not None and self.shadows.is_shadow(use.allocation.address, use.region):
+        arguments = call.bound.arguments
+        given: dict[int, BoundArgument] = {}
+        for i, region in {**found.reads, **found.writes}.items():
+            a, allocation = arguments[i], allocations[i]
+            assert a.memory is not None and allocation is not None
+            if self.shadows.is_shadow(allocation.address, region):
                 raise ShadowError(
                     f"argument {i + 1} `{a.name}` of `{kernel.name}` is a shadow of this recording; what happens to shadows belongs "
                     "outside of the tape. Nothing was launched."
                 )
-            if a.kind == "stopped" and i in written and self.shadows.all_of(use.allocation, use.region):
+            if a.kind == "stopped" and i in found.writes and self.shadows.all_of(allocation, region):
                 raise ShadowError(
                     f"argument {i + 1} `{a.name}` of `{kernel.name}` is stopped, but written too, and its memory has a shadow: pass the "
                     "Duplicated, or a stopped copy where the kernel reads it. Nothing was launched."
                 )
-            if a.shadows or a.kind == "stopped" or a.memory is None:
+            if a.shadows or a.kind == "stopped":
                 continue
-            region = use.region | seen[i].region if i in seen else use.region
+            region = region | found.reads.get(i, EMPTY)
             if a.pieces or not a.memory.is_float:
                 region = _inside(a, region)
-            pairings = self.shadows.all_of(use.allocation, region)
+            pairings = self.shadows.all_of(allocation, region)
             if not pairings:
                 continue
-            if i in seen:
+            if i in found.reads:
                 raise ShadowError(
                     f"argument {i + 1} `{a.name}` of `{kernel.name}` is read bare, but its memory has a shadow (`{pairings[0].name}`): the "
                     f"gradient would be dropped. Pass the Duplicated, or stop_gradient({a.name}). Nothing was launched."
@@ -122,22 +124,23 @@ class Judge:
                     "that the tape does not see, after tape.overwrites(array). Nothing was launched."
                 )
             shadows = tuple(Memory(p.root, a.memory.offset + p.shift) for p in pairings)
-            arguments[i] = replace(a, kind="duplicated", shadows=shadows)
-        width = max([call.bound.width, *(len(a.shadows) for a in arguments)])
-        return replace(call, bound=replace(call.bound, arguments=tuple(arguments), width=width))
+            given[i] = replace(a, kind="duplicated", shadows=shadows)
+        if not given:
+            return call
+        made = tuple(given.get(i, a) for i, a in enumerate(arguments))
+        return replace(call, bound=replace(call.bound, arguments=made, width=max(call.bound.width, *(len(a.shadows) for a in made))))
 
-    def note_shadows(self, call: Call) -> None:
+    def note_shadows(self, call: Call, found: Touched, allocations: Allocations) -> None:
         """Notes the shadows with which a call's arrays and numbers come."""
-        for a in call.bound.arguments:
+        for a, allocation, region in zip(call.bound.arguments, allocations, found.passed, strict=True):
             if a.keep and a.shadows:
                 raise ShadowError(
                     f"`{a.name}`: keep=True has no meaning inside a tape: seeds are given to reverse(). Nothing was launched."
                 )
-            if a.memory is not None:
-                self._footprints.allocation(a.memory).name = a.name
-                if a.shadow_arrays:
-                    region = bytes_of(a).moved(a.memory.offset * a.memory.itemsize)
-                    self.add_pair(self._footprints.allocation(a.memory), region, a.memory, a.shadows, a.name)
+            if a.memory is not None and allocation is not None:
+                allocation.name = a.name
+                if a.shadow_arrays and region is not None:
+                    self.add_pair(allocation, region, a.memory, a.shadows, a.name)
             elif a.kind == "active":
                 self._note_active(a)
 
@@ -174,7 +177,7 @@ class Judge:
 
     def _refuse_used(self, shadow: Memory, elements: Region, name: str) -> None:
         """What an operation read or wrote as an array cannot serve as a shadow: the reverse changes it."""
-        used = self._footprints.allocations.get(address(shadow.root))
+        used = self._footprints.allocations.get(shadow.address)
         if used is None:
             return
         if (used.read_bare | used.written_bare | used.written | used.needed) & Region(elements.spans * int(shadow.root.dtype.itemsize)):
@@ -196,10 +199,11 @@ class Judge:
         if isinstance(operation, Ruled):
             return with_new_shadows(operation, self.shadows)
         assert isinstance(operation, Launched)
-        call = self.with_known_shadows(operation.kernel, operation.call)
-        adjoint = operation.kernel.reverse_for(pattern_of(operation.kernel, call), call)
-        new = self._footprints.operation(operation.kernel, operation.kernel.primal(call.aliases()), adjoint, call, operation.where)
-        if new.uses or adjoint.logs:
+        kernel, allocations = operation.kernel, self._footprints.behind(operation.call)
+        found = touched(kernel, operation.call)
+        call = self.with_known_shadows(kernel, operation.call, found, allocations)
+        new = self._footprints.operation(kernel, found.kind(kernel, call), call, allocations, operation.where)
+        if new.uses or new.adjoint is None or new.adjoint.logs:
             raise ShadowError(
                 f"`{name}` has a shadow here, but was written bare by `{operation.name}` ({operation.where}); pass the Duplicated there "
                 "too. Nothing was launched."
@@ -222,24 +226,24 @@ class Judge:
                     "recorded; give each value its own shadow"
                 )
 
-    def refuse_taint(self, kernel: Kernel, adjoint: Adjoint | None, call: Call) -> None:
+    def refuse_taint(self, kernel: Kernel, adjoint: Adjoint | None, call: Call, found: Touched, allocations: Allocations) -> None:
         """Active data that went into an array without a shadow must not come out again (rule 4 of the contract)."""
         if not self.is_tainted:
             return
-        primal = kernel.primal(call.aliases()) if adjoint is None else adjoint.primal
-        for use in self._footprints.touched(kernel, call)[0]:
-            a = call.bound.arguments[use.position]
-            if a.shadows or a.kind == "stopped" or not use.allocation.tainted & use.region:
+        for i, region in found.reads.items():
+            a, allocation = call.bound.arguments[i], allocations[i]
+            if allocation is None or a.shadows or a.kind == "stopped" or not allocation.tainted & region:
                 continue
-            if adjoint is None or primal.params[use.position] in adjoint.activity.useful:
+            if adjoint is None or adjoint.primal.params[i] in adjoint.activity.useful:
                 raise ShadowError(
-                    f"argument {use.position + 1} `{a.name}` of `{kernel.name}` holds values that depend on active data, but has no "
+                    f"argument {i + 1} `{a.name}` of `{kernel.name}` holds values that depend on active data, but has no "
                     f"shadow: give it one, Duplicated({a.name}), or stop_gradient({a.name}). Nothing was launched."
                 )
 
-    def _note_bare_launch(self, operation: Launched, seen: Sequence[Use]) -> None:
+    def _note_bare_launch(self, operation: Launched) -> None:
         """Notes what the launch read and wrote without a shadow: of interest if one turns up later."""
         arguments = operation.call.bound.arguments
+        seen = [use for use in operation.reads if not arguments[use.position].shadows]
         escaped = {e.buffer for e in operation.adjoint.escapes} if operation.adjoint is not None else set()
         spread = any(u.allocation.tainted & u.region and arguments[u.position].kind != "stopped" for u in seen)
         for use in seen:

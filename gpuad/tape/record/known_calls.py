@@ -16,12 +16,11 @@ from types import FrameType
 from typing import Any
 
 from ...arguments.layouts import identity, layout
-from ...ir.nodes import Kernel
 from ...runtime.actions import Action
 from ...runtime.base import Executor, prepared
 from ..reverse.shadows import Shadows
 from .call_keys import lasting
-from .operations import Use
+from .launch_kind import LaunchKind
 from .recorded_launch import Launched
 
 _PACKAGE = str(Path(__file__).parents[2])
@@ -38,26 +37,22 @@ class KnownCall:
     recording: Shadows
     pairs: int
     arrays: tuple[Any, ...]
-    layouts: list[Any]
+    layouts: tuple[Any, ...]
 
     def holds(self, recording: Shadows) -> bool:
         """Whether what was found out is true of this moment of a recording."""
         if self.recording is not recording or (self.bare and self.pairs != recording.count):
             return False
-        return bool(list(map(layout, self.arrays)) == self.layouts)
+        return tuple(map(layout, self.arrays)) == self.layouts
 
 
 @dataclass(frozen=True, eq=False)
 class KnownLaunch(KnownCall):
-    """A launch. `given`: what the primal is launched with. `doubtful`: its stores have to be checked before each launch. `paired`: it
-    touches nothing without a shadow."""
+    """A launch. `given`: what the primal is launched with."""
 
     operation: Launched
-    primal: Kernel
-    reads: tuple[Use, ...]  # of memory without a shadow
+    kind: LaunchKind
     given: list[Any]
-    doubtful: bool
-    paired: bool
     launches: dict[Executor, Action] = field(default_factory=dict)  # the primal's, by who makes it
 
     @cached_property
@@ -69,7 +64,7 @@ class KnownLaunch(KnownCall):
         """The primal's launch, which is always the same."""
         if executor not in self.launches:
             call = self.operation.call
-            self.launches[executor] = prepared(executor, self.primal, call.grid, call.block, self.given, call.shared_mem)
+            self.launches[executor] = prepared(executor, self.kind.primal, call.grid, call.block, self.given, call.shared_mem)
         return self.launches[executor]
 
 

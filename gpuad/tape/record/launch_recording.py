@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any
 
 from ... import pipeline
-from ...api import FlatArguments, Kernel, check_flow, on_stream, pattern_of
+from ...api import FlatArguments, Kernel, on_stream
 from ...arguments.deferred_clearing import end_internal_reads, internal_reads
-from ...arguments.layouts import layout
 from ...errors import ShadowError
 from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
@@ -24,6 +23,7 @@ from ..memory.arena import Pooled
 from ..replay.differences import difference
 from .call_keys import LaunchKey, constant, lasting
 from .known_calls import KnownLaunch, call_key, line_of, place_of, user_frame
+from .launch_kind import touched
 from .operation_recording import OperationRecording
 from .trace import Op
 
@@ -73,58 +73,42 @@ class LaunchRecording(OperationRecording):
         self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any, where: str
     ) -> KnownLaunch:
         """Binds and judges a call. Nothing is launched."""
-        with doing(f"recording step {len(self.operations)} ({where})"), kernel.room(), on_stream(stream, args):
-            return self._known_launch(kernel, grid, block, args, shared_mem, stream, where)
+        with on_stream(stream, args), internal_reads():
+            call = kernel.recalled(grid, block, args, shared_mem, stream)
+            if call is not None:
+                return self._judged(kernel, call, args, where)
+            with doing(f"recording step {len(self.operations)} ({where})"), kernel.room():
+                try:
+                    call = kernel.bind_moved(grid, block, args, shared_mem, stream)
+                except ShadowError:
+                    self.made.refuse_earlier((d.name for d in kernel.parameters), args)
+                    raise
+                return self._judged(kernel, call, args, where)
 
-    def _known_launch(
-        self, kernel: Kernel, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any, where: str
-    ) -> KnownLaunch:
-        with internal_reads():
-            try:
-                call = kernel.bind_moved(grid, block, args, shared_mem, stream)
-            except ShadowError:
-                self.made.refuse_earlier((d.name for d in kernel.parameters), args)
-                raise
+    def _judged(self, kernel: Kernel, call: Call, args: Sequence[Any], where: str) -> KnownLaunch:
+        """Judges a call by the memory behind its arguments."""
         self._library = self._library or call.bound.library
-        self.judge.note_shadows(call)
+        allocations = self.footprints.behind(call)
+        found = touched(kernel, call)
+        self.judge.note_shadows(call, found, allocations)
         for x in args:
             self.judge.note_array(x)
-        call = self.judge.with_known_shadows(kernel, call)
-        bare = any(a.memory is not None and not a.shadows and a.memory.is_float for a in call.bound.arguments)
-        adjoint, primal = None, kernel.primal(call.aliases())
-        if pipeline.active_positions(call):
-            adjoint = kernel.reverse_for(pattern_of(kernel, call), call)
-            self.judge.refuse_taint(kernel, adjoint, call)
-            check_flow(kernel, call, adjoint.escapes, True)
-            call = call.but(exact=adjoint.exact)
-        else:
-            self.judge.refuse_taint(kernel, None, call)
-        operation = self.footprints.operation(kernel, primal, adjoint, call, where)
-        if self.store and adjoint is not None:
-            self.store.refuse_deciding(operation, adjoint)
-        reverse = (
-            [pipeline.counting(adjoint, call), *(k for s in pipeline.stages(adjoint, call) for k in s.kernels)]
-            if adjoint is not None
-            else []
-        )
-        call.prepare([(adjoint.augmented if adjoint is not None else None) or primal, *reverse])
-        arguments = call.bound.arguments
-        seen = tuple(u for u in self.footprints.touched(kernel, call)[0] if not arguments[u.position].shadows)
-        given = [*call.bound.primals(), *call.offset_values()]
-        doubtful = adjoint is not None and bool(pipeline.stores_in_doubt(adjoint, call))
-        paired = not seen and all(arguments[u.position].shadows for u in operation.effects.writes)
-        arrays = tuple(x for a in arguments for x in (a.array, *a.shadow_arrays) if x is not None)
-        kept = args if isinstance(args, tuple) else tuple(args)
-        layouts, pairs = list(map(layout, arrays)), self.shadows.count
-        return KnownLaunch(kept, bare, self.shadows, pairs, arrays, layouts, operation, primal, seen, given, doubtful, paired)
+        call = self.judge.with_known_shadows(kernel, call, found, allocations)
+        kind = found.kind(kernel, call)
+        self.judge.refuse_taint(kernel, kind.adjoint, call, found, allocations)
+        operation = self.footprints.operation(kernel, kind, call, allocations, where)
+        if self.store and kind.adjoint is not None:
+            self.store.refuse_deciding(operation, kind.adjoint)
+        arrays = tuple([x for a in call.bound.arguments for x in (a.array, *a.shadow_arrays) if x is not None])
+        given, kept = [*call.bound.primals(), *call.offset_values()], args if isinstance(args, tuple) else tuple(args)
+        return KnownLaunch(kept, kind.bare, self.shadows, self.shadows.count, arrays, kind.layouts, operation, kind, given)
 
     def _run(self, known: KnownLaunch, key: LaunchKey, lasts: bool) -> None:
         operation, call = known.operation, known.operation.call
         executor = call.executor
         with executor.on(call.stream):
             self.streams.enter(executor)
-            reads, writes = self.footprints.touched(operation.kernel, call)
-            loads, stores = self.stage(reads, writes, lambda position: call.bound.arguments[position].array)
+            loads, stores = self.stage(operation.reads, operation.writes, lambda position: call.bound.arguments[position].array)
             check = self._checked(known)
             stream = None if executor.stream() is None else True if call.stream is None else call.stream
             run = known.launch(executor)
@@ -133,7 +117,7 @@ class LaunchRecording(OperationRecording):
     def _checked(self, known: KnownLaunch) -> Callable[[], None] | None:
         """Checks a launch whose stores are in doubt; gives the check, if it is to be made again before each launch."""
         call, adjoint = known.operation.call, known.operation.adjoint
-        if adjoint is None or not known.doubtful:
+        if adjoint is None or not (known.kind.doubtful and pipeline.stores_in_doubt(adjoint, call)):
             return None
         check = partial(self._check_stores, adjoint, call)
         self.within.measure_room(check)

@@ -39,6 +39,7 @@ from ..status import RECORDING, interrupted_by
 from . import rule_calls
 from .call_keys import CallKey, MadeKey, RuleKey, arrays_of, lasting
 from .known_calls import KnownCall, KnownLaunch, line_of, place_of, user_frame
+from .launch_kind import touched
 from .operations import Effects, Foreign, Renewed, Use
 from .recorded_launch import Launched
 from .recorded_rule import Ruled
@@ -168,7 +169,8 @@ class OperationRecording(Repeating):
         """Meets the memory of an op, and notes the shadows with which it came."""
         operation = op.came
         if isinstance(operation, Launched):
-            self.judge.note_shadows(operation.call)
+            call = operation.call
+            self.judge.note_shadows(call, touched(operation.kernel, call), self.footprints.behind(call))
             for x in op.key.args:
                 self.judge.note_array(x)
         elif isinstance(operation, Ruled):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ... import pipeline
 from ...analysis.affine_forms import Launch as Numbers
 from ...api import Kernel as UserKernel
-from ...arguments.arrays import address
 from ...ir.dtypes import dtype_of
 from ...ir.nodes import Accumulate, Atomic, Buffer, Kernel, Load, Store, Take
 from ...ir.rewrite import walk_stmts
@@ -55,6 +55,8 @@ class Launched:
     uses: dict[tuple[str, int], Use]
     logs: list[Any]
     kernel: UserKernel  # the user's, to be judged again if memory turns out to have a shadow
+    reads: tuple[Use, ...]  # by the primal
+    writes: tuple[Use, ...]
     cuts: Cuts | None = None
     kept: Kept | None = None
     shadowed: Any = field(default=None, init=False)  # what is known of its shadows, and of its reverse, by what was zero before
@@ -73,7 +75,7 @@ class Launched:
         key = None
         if not (moved or self.logs or own or partials or len(states) > 1):
             memories = [m for part in (states[0].primals, states[0].entries) for m in part.values() if isinstance(m, Memory)]
-            key = id(self), *map(id, stages), *((address(m.root), m.offset) for m in memories)
+            key = id(self), *map(id, stages), *((m.address, m.offset) for m in memories)
             if key in known:
                 return known[key]
         if own:
@@ -178,23 +180,15 @@ def reaches_of(kernel: Kernel, adjoint: Adjoint | None, call: Call, numbers: Num
     return Reaches(written, tuple(before), tuple(after), uses, must)
 
 
-def cuts_of(adjoint: Adjoint, reaches: Reaches, call: Call) -> Cuts:
-    """The cuts of a call, which are found when they are asked for."""
-    sizes: dict[int, int] = {}
-    for reach in reaches.before:
-        sizes[reach.position] = sizes.get(reach.position, 0) + absolutely(reach, call).nbytes
-    return Cuts(adjoint, call, sizes)
-
-
 @dataclass(frozen=True, eq=False)
 class Cuts:
     """What may be kept instead of the memory that the adjoint of a launch reads as it was before, by the arguments whose memory that is;
-    `sizes`: its bytes, by argument."""
+    `sizes`: its bytes, by argument; `found`: what launches of this kind have asked for."""
 
     adjoint: Adjoint
     call: Call
     sizes: Mapping[int, int]
-    found: dict[frozenset[int], Cutting | None] = field(default_factory=dict)
+    found: dict[frozenset[int], Cutting | None]
 
     def get(self, positions: frozenset[int]) -> Cutting | None:
         """The fewest values for the memory of some arguments; None where these take more than it, or as much and spare nothing else."""
@@ -207,7 +201,7 @@ class Cuts:
         whole, some = self.whole, self.get(positions)
         return whole if whole is not None and (some is None or whole.total <= some.total) else some
 
-    @property
+    @cached_property
     def worthwhile(self) -> bool:
         """Whether there is a cut for all arguments, or for one of them."""
         return self.whole is not None or any(self.get(frozenset({p})) is not None for p in self.sizes)

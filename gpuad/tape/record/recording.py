@@ -21,8 +21,7 @@ from ..status import State
 from .change_marks import ChangeMarks
 from .footprints import Footprints
 from .judge import Judge
-from .operations import Operation, Use
-from .recorded_launch import Launched
+from .operations import Operation
 from .saver import Saver
 from .trace import Trace
 
@@ -74,10 +73,6 @@ class Recording:
     def allocation(self, memory: Memory) -> Allocation:
         """The allocation behind a pointer."""
         return self.footprints.allocation(memory)
-
-    def touched(self, operation: Launched) -> tuple[list[Use], list[Use]]:
-        """The regions that a launch reads and writes."""
-        return self.footprints.touched_by(operation)
 
     def _require(self, state: State) -> None:
         if self.state is not state:  # the states that are required have one object each

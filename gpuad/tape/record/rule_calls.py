@@ -74,7 +74,7 @@ def _recorded(key: RuleKey, tape: Any) -> None:
         operation, library = _checked(rule, dict(zip(key.names, given, strict=True)), tape, regions, key.where)
         bare = any(o.shadow is None and o.floats for o in operation.operands.values())
         arrays = _arrays(operation)
-        return KnownRule(given, bare, tape.shadows, tape.shadows.count, arrays, list(map(layout, arrays)), operation, library)
+        return KnownRule(given, bare, tape.shadows, tape.shadows.count, arrays, tuple(map(layout, arrays)), operation, library)
 
     known = tape.known_call(words, judge)
     tape.record(known, _Run(known.operation, tape).action(), key)

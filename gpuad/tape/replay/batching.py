@@ -36,34 +36,43 @@ class Batched:
             raise LaunchError(f"{named(self.actions[failed])}: out of memory")
 
 
+class _Run:
+    """Actions that one call can do. `workers`: how many threads may make the largest launch; 0: there is none."""
+
+    def __init__(self) -> None:
+        self.actions: list[Action] = []
+        self.table = array("q")  # numbers of 8 bytes each, since programs are long
+        self.workers, self.is_large = 0, False
+
+    def add(self, action: Action) -> bool:
+        """Takes an action up; False where it takes Python."""
+        native = _native(action)
+        item = launch_item(native) if native is not None else _item(action)
+        if item is None:
+            return False
+        self.actions.append(action)
+        self.table.extend(item)
+        if native is not None:
+            self.workers = max(self.workers, native.workers, 1)
+        self.is_large = self.is_large or item[4] * item[5] >= _MANY_BYTES or (native is not None and native.is_large)
+        return True
+
+    def taken(self) -> list[Action]:
+        """They as one, where that is worth a call."""
+        if not self.workers or len(self.actions) < 2:
+            return self.actions
+        rows = np.array(self.table).reshape(len(self.actions), -1)  # to call other threads takes longer than what is small
+        return [Batched(self.actions, rows, self.workers if self.is_large else 1)]
+
+
 def batched(actions: Iterable[Action]) -> tuple[Action, ...]:
     """The actions with those as one that one call can do."""
-    found: list[Action] = []
-    run: list[Action] = []
-    table = array("q")
-
-    def close() -> None:
-        natives = [native for action in run if (native := _native(action)) is not None]
-        if natives and len(run) > 1:
-            rows = np.array(table).reshape(len(run), -1)
-            large = any(native.is_large for native in natives) or bool((rows[:, 4] * rows[:, 5] >= _MANY_BYTES).any())
-            workers = max(native.workers for native in natives) if large else 1  # to call others takes longer than what is small
-            found.append(Batched(run.copy(), rows, workers))
-        else:
-            found.extend(run)
-        run.clear()
-        del table[:]
-
+    found, run = [], _Run()
     for action in actions:
-        item = _item(action)
-        if item is None:
-            close()
-            found.append(action)
-        else:
-            run.append(action)
-            table.extend(item)  # numbers of 8 bytes each, since programs are long
-    close()
-    return tuple(found)
+        if not run.add(action):
+            found += [*run.taken(), action]
+            run = _Run()
+    return (*found, *run.taken())
 
 
 def direct(action: Action) -> Action:
@@ -73,13 +82,12 @@ def direct(action: Action) -> Action:
 
 
 def _item(action: Action) -> Item | None:
-    """What compiled code does for an action; None where it takes Python."""
+    """What compiled code does for an action that is no launch; None where it takes Python."""
     if type(action) is Copying:  # one that counts for PyTorch has more to do
         return copy_item(action.target, action.source, action.far)
     if type(action) is Clearing:
         return clearing_item(action.target)
-    native = _native(action)
-    return launch_item(native) if native is not None else None
+    return None
 
 
 def _native(action: Action) -> Native | None:

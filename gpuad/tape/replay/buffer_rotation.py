@@ -101,7 +101,7 @@ def _launch(recording: Recording, op: Op, time: int) -> _Launch | None:
     saving = {id(a) for allocation in recording.allocations.values() for p in allocation.pieces if p.time == time for a in p.saving}
     if not op.actions or any(id(a) not in saving for a in op.actions[:-1]) or id(op.actions[-1]) in saving:
         return None
-    reads, writes = recording.touched(operation)
+    reads, writes = operation.reads, operation.writes
     primal = operation.kernel.primal(operation.call.aliases())
     return _Launch(operation, primal, _regions([*reads, *writes]), _regions(writes), _regions(operation.effects.must))
 

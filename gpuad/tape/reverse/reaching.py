@@ -11,7 +11,7 @@ What is not known errs on one side: reads are never fewer than they are, sure ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,6 @@ from .shadows import Shadows
 _MOST = 3  # lines that a message names
 _PURPOSE = "If that is what you want, say so: reverse(seeds, allow_unused=True). No shadow was touched."
 
-Touched = Callable[[Launched], tuple[Sequence[Use], Sequence[Use]]]
-
 
 @dataclass(frozen=True)
 class _Cut:
@@ -39,15 +37,12 @@ class _Cut:
     alone: bool
 
 
-def unreached(
-    operations: Sequence[Operation], shadows: Shadows, seeds: Iterable[tuple[Any, Region]], made: Collection[int], touched: Touched
-) -> str:
+def unreached(operations: Sequence[Operation], shadows: Shadows, seeds: Iterable[tuple[Any, Region]], made: Collection[int]) -> str:
     """Why nothing that has had a shadow from before the program reaches a seed; empty if something does, or if there are no seeds.
 
-    `seeds`: flat shadows, and the elements of each that get a seed. `made`: addresses of arrays that the program itself made. `touched`:
-    what a launch may read and write.
+    `seeds`: flat shadows, and the elements of each that get a seed. `made`: addresses of arrays that the program itself made.
     """
-    found = _Backward(shadows, made, touched)
+    found = _Backward(shadows, made)
     if not found.begin(seeds):
         return ""
     for time in range(len(operations) - 1, -1, -1):
@@ -60,8 +55,8 @@ class _Backward:
     """What is wanted at the moment to which a walk back through the operations has come, by the address of the allocation; `read`: because
     an operation reads it, not only for a seed."""
 
-    def __init__(self, shadows: Shadows, made: Collection[int], touched: Touched) -> None:
-        self.shadows, self.made, self.touched = shadows, made, touched
+    def __init__(self, shadows: Shadows, made: Collection[int]) -> None:
+        self.shadows, self.made = shadows, made
         self.wanted: dict[int, Region] = {}
         self.read: dict[int, Region] = {}
         self.allocations: dict[int, Allocation] = {}
@@ -114,7 +109,7 @@ class _Backward:
             arguments = operation.call.bound.arguments
             if operation.adjoint is None:
                 return [], False
-            uses = [use for use in self.touched(operation)[0] if arguments[use.position].shadows]
+            uses = [use for use in operation.reads if arguments[use.position].shadows]
             return uses, any(a.memory is None and a.shadows for a in arguments)
         if isinstance(operation, Ruled):
             read = (operation.operands[n] for n in operation.effect.reads if n in operation.operands)

@@ -89,7 +89,7 @@ class ReversePlanner:
         with doing(f"planning the reversal of {len(tape.operations)} operations"):
             plan = reversal.plan(state, seeds, temporaries, tape.restore, scripted)
         tape.within.check_planned()
-        plan.unused = unreached(tape.operations, tape.shadows, seeds or (), tape.made.arrays, tape.touched)
+        plan.unused = unreached(tape.operations, tape.shadows, seeds or (), tape.made.arrays)
         save_in_time()
         return plan
 

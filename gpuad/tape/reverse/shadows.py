@@ -27,13 +27,14 @@ _LOOKED_AT = 1 << 16  # elements of a shadow at once
 
 @dataclass(eq=False)
 class Pairing:
-    """`region` of a primal allocation has its shadow in `root` (flat), `shift` elements further on. `size` bytes an element of the
-    primal. It grows while views of one pair turn up; `mirrored`: the bytes of the same elements of the shadow. The floats of a struct are a
-    pairing for each type of them. `deferred`: what is known of a shadow that the caller did not give."""
+    """`region` of a primal allocation has its shadow in `root` (flat, at address `where`), `shift` elements further on. `size` bytes an
+    element of the primal. It grows while views of one pair turn up; `mirrored`: the bytes of the same elements of the shadow. The floats of
+    a struct are a pairing for each type of them. `deferred`: what is known of a shadow that the caller did not give."""
 
     allocation: Allocation
     region: Region
     root: NdArray
+    where: int
     shift: int
     size: int
     name: str
@@ -51,6 +52,7 @@ class Shadows:
         self.numbers: dict[int, Region] = {}  # the shadows of numbers: bytes, by the address of the allocation
         self.arrays: dict[int, list[Region]] = {}  # the shadows of arrays, whole: bytes, by the address; those that overlap are one
         self.floats: dict[tuple[int, int], Region] = {}  # what of these arrays is floats: bytes, by the address and the size of a float
+        self._noted: dict[int, NdArray] = {}  # the shadows of arrays, as objects
         self.count = 0
 
     def copy(self) -> Shadows:
@@ -60,6 +62,7 @@ class Shadows:
         other.layers = [{where: [mine[id(p)] for p in pairs] for where, pairs in layer.items()} for layer in self.layers]
         other.by_shadow = {where: [mine[id(p)] for p in pairs] for where, pairs in self.by_shadow.items()}
         other.numbers, other.floats, other.count = dict(self.numbers), dict(self.floats), self.count
+        other._noted = dict(self._noted)
         other.arrays = {where: list(known) for where, known in self.arrays.items()}
         return other
 
@@ -67,7 +70,7 @@ class Shadows:
     def pairs(self) -> tuple[Any, ...]:
         """What is paired with what, to be compared."""
         each = (p for layer in self.layers for pairs in layer.values() for p in pairs)
-        pairs = tuple((p.allocation.address, p.region, address(p.root), p.shift, p.size) for p in each)
+        pairs = tuple((p.allocation.address, p.region, p.where, p.shift, p.size) for p in each)
         return (*pairs, *((where, region) for where, known in self.arrays.items() for region in known))
 
     @property
@@ -96,9 +99,9 @@ class Shadows:
         """Notes a pair; ShadowError if it contradicts an earlier one."""
         shift = shadow.offset - primal.offset
         size = int(primal.root.dtype.itemsize)
-        where = address(shadow.root)
+        where = shadow.address
         known = self.layers[layer].setdefault(allocation.address, [])
-        same = next((p for p in known if p.shift == shift and p.size == size and address(p.root) == where), None)
+        same = next((p for p in known if p.shift == shift and p.size == size and p.where == where), None)
         if same is not None and region <= same.region:
             return
         mirrored = Region((region.spans // size + shift) * int(shadow.root.dtype.itemsize))
@@ -107,7 +110,7 @@ class Shadows:
         if same is not None:
             same.region, same.mirrored = same.region | region, same.mirrored | mirrored
             return
-        pairing = Pairing(allocation, region, shadow.root, shift, size, name, mirrored, deferred_at(where))
+        pairing = Pairing(allocation, region, shadow.root, where, shift, size, name, mirrored, deferred_at(where))
         known.append(pairing)
         self.by_shadow.setdefault(where, []).append(pairing)
 
@@ -121,7 +124,7 @@ class Shadows:
         name: str,
         known: Sequence[Pairing],
     ) -> None:
-        where = address(shadow.root)
+        where = shadow.address
         if self.is_shadow(allocation.address, region):
             raise ShadowError(f"`{name}` is memory that serves as a shadow in this recording. Nothing was launched.")
         if self.numbers.get(where, EMPTY) & mirrored:
@@ -142,7 +145,7 @@ class Shadows:
 
     def add_number(self, shadow: Memory, name: str) -> bool:
         """Notes the shadow of a number, and says whether it is new; ShadowError if its memory serves for something else."""
-        where, size = address(shadow.root), int(shadow.root.dtype.itemsize)
+        where, size = shadow.address, int(shadow.root.dtype.itemsize)
         known, own = self.numbers.get(where, EMPTY), span(shadow.offset * size, (shadow.offset + 1) * size)
         if own <= known:
             return False
@@ -156,10 +159,11 @@ class Shadows:
 
     def add_array(self, shadow: NdArray) -> None:
         """Notes all of an array's shadow, of which operations may meet views."""
-        if not shadow.size:
+        if not shadow.size or id(shadow) in self._noted:
             return
+        self._noted[id(shadow)] = shadow
         memory = leaf_memory(shadow)
-        where = address(memory.root)
+        where = memory.address
         changed = self._add_floats(where, shadow)
         known = self.arrays.setdefault(where, [])
         region = of_array(shadow, memory.offset * int(memory.root.dtype.itemsize))
@@ -212,9 +216,9 @@ class Shadows:
 
     def is_shadow(self, where: int, region: Region) -> bool:
         """Whether any of the region's bytes, of the allocation at address `where`, belong to a shadow."""
-        if self.numbers.get(where, EMPTY) & region:
+        if where in self.numbers and self.numbers[where] & region:
             return True
-        return any(p.mirrored & region for p in self.by_shadow.get(where, ()))
+        return where in self.by_shadow and any(p.mirrored & region for p in self.by_shadow[where])
 
     def all_of(self, allocation: Allocation, region: Region) -> tuple[Pairing, ...]:
         """As `of`, for each of the shadows."""
@@ -232,7 +236,7 @@ class Shadows:
         first, covered = found[0], EMPTY
         for p in found:
             covered = covered | p.region
-            if address(p.root) != address(first.root) or p.shift != first.shift or p.size != first.size:
+            if p.where != first.where or p.shift != first.shift or p.size != first.size:
                 raise ShadowError(f"`{p.name}` and `{first.name}` lie in one argument but have shadows apart. Nothing was launched.")
         if not region <= covered:
             raise ShadowError(
@@ -278,7 +282,7 @@ class Shadows:
     @property
     def roots(self) -> list[Any]:
         """All allocations of shadows, flat."""
-        return list({address(p.root): p.root for layer in self.layers for pairs in layer.values() for p in pairs}.values())
+        return list({p.where: p.root for layer in self.layers for pairs in layer.values() for p in pairs}.values())
 
 
 def _shadows(count: int) -> str:
