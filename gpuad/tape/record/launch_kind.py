@@ -15,7 +15,7 @@ from ... import pipeline
 from ...api import Kernel, check_flow, once, pattern_of
 from ...arguments.layouts import layout
 from ...ir.nodes import Kernel as Primal
-from ...memo import Same
+from ...memo import Memo, Same
 from ...pipeline import Call
 from ...pipeline.derived_kernels import Adjoint
 from ...program.ir.region import Region
@@ -27,6 +27,7 @@ from .recorded_launch import Reach, Reaches, absolutely, reaches_of, reads, read
 
 Uses = dict[tuple[str, int], Use]
 Allocations = Sequence[Allocation | None]  # behind the arguments of a call
+_MOST = 1024  # places that are remembered: a program may go through all views of an array
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +82,13 @@ class Touched:
 
 def touched(kernel: Kernel, call: Call) -> Touched:
     """What the primal touches in a call, whatever has a shadow."""
-    return once(call, ("touched", _places(call)), lambda: _touched(kernel, call))
+    found: Touched = _known(call).get(_places(call), lambda: _touched(kernel, call))
+    return found
+
+
+def _known(call: Call) -> Memo:
+    """What was found out about calls that are alike, by their places."""
+    return once(call, "launch kinds", partial(Memo, _MOST))
 
 
 def _touched(kernel: Kernel, call: Call) -> Touched:
@@ -157,7 +164,8 @@ def reach(kernel: Kernel, adjoint: Adjoint, call: Call, allocations: Allocations
         found = _reaches(kernel, adjoint.primal, adjoint, call)
         return footprint(call, (found.writes, found.before, found.after, found.must), found.uses)
 
-    parts, uses = once(call, ("reach", _places(call), Same(adjoint)), find).at(allocations)
+    made: Footprint = _known(call).get((_places(call), Same(adjoint)), find)
+    parts, uses = made.at(allocations)
     return Effects(*parts), uses
 
 
