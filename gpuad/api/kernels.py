@@ -488,7 +488,7 @@ class Kernel(TextKernel):
         return specialization_key(grid, block, args, shared_mem) if whole else None
 
     def recalled(self, grid: Extents, block: Extents, args: Sequence[Any], shared_mem: int, stream: Any) -> Call | None:
-        """What `bind_moved` gives for a call that is like an earlier one; None for others."""
+        """Gives what `bind_moved` does for a call that is like an earlier one; None for others."""
         moved = self._moved(args)
         args = args if moved is None else moved
         known = self._ready.get(self._like(grid, block, args, shared_mem))

@@ -53,9 +53,9 @@ class Footprints:
     def allocation(self, memory: Memory) -> Allocation:
         """The allocation behind a pointer; the tape keeps it alive, so its address is not given to another."""
         known = self.allocations.get(memory.address)
-        return known if known is not None and known.root.nbytes >= memory.root.nbytes else self._meet(memory)
+        return known if known is not None and known.root.nbytes >= memory.root.nbytes else self._note(memory)
 
-    def _meet(self, memory: Memory) -> Allocation:
+    def _note(self, memory: Memory) -> Allocation:
         """Notes an allocation. Two owners of the same bytes (views made by foreign code) cannot be told apart from two allocations."""
         where = memory.address
         root = resolve(memory.root.view(np.uint8)).root  # all of it: elements of several bytes leave some at its end

@@ -81,13 +81,13 @@ class Touched:
 
 
 def touched(kernel: Kernel, call: Call) -> Touched:
-    """What the primal touches in a call, whatever has a shadow."""
+    """The bytes that the primal touches in a call, whatever has a shadow."""
     found: Touched = _known(call).get(_places(call), lambda: _touched(kernel, call))
     return found
 
 
 def _known(call: Call) -> Memo:
-    """What was found out about calls that are alike, by their places."""
+    """The facts about calls that are alike, by their places."""
     return once(call, "launch kinds", partial(Memo, _MOST))
 
 

@@ -76,16 +76,16 @@ class LaunchRecording(OperationRecording):
         with on_stream(stream, args), internal_reads():
             call = kernel.recalled(grid, block, args, shared_mem, stream)
             if call is not None:
-                return self._judged(kernel, call, args, where)
+                return self._known_launch(kernel, call, args, where)
             with doing(f"recording step {len(self.operations)} ({where})"), kernel.room():
                 try:
                     call = kernel.bind_moved(grid, block, args, shared_mem, stream)
                 except ShadowError:
                     self.made.refuse_earlier((d.name for d in kernel.parameters), args)
                     raise
-                return self._judged(kernel, call, args, where)
+                return self._known_launch(kernel, call, args, where)
 
-    def _judged(self, kernel: Kernel, call: Call, args: Sequence[Any], where: str) -> KnownLaunch:
+    def _known_launch(self, kernel: Kernel, call: Call, args: Sequence[Any], where: str) -> KnownLaunch:
         """Judges a call by the memory behind its arguments."""
         self._library = self._library or call.bound.library
         allocations = self.footprints.behind(call)
