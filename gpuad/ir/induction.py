@@ -31,9 +31,11 @@ def closed_form(loop: ir.For | ir.While, carried: ir.Carried) -> ir.Expr | None:
     if moved is None:
         return _shifted(loop, carried, following)
     counter = _iteration(loop, moved.type)
-    if counter is None:
+    times = moved.right if counter is not None else _in_steps(loop, moved.right)
+    counter = counter if counter is not None else _way(loop, moved.type)
+    if counter is None or times is None:
         return None
-    offset = counter if b.is_const(moved.right, 1) else ir.Binary("*", counter, moved.right, moved.type)
+    offset = counter if b.is_const(times, 1) else ir.Binary("*", counter, times, moved.type)
     return b.cast(ir.Binary(moved.op, b.cast(carried.init, moved.type), offset, moved.type), carried.var.type)
 
 
@@ -96,6 +98,34 @@ def _iteration(loop: ir.For | ir.While, kind: Scalar) -> ir.Expr | None:
     gone = loop.var if b.is_const(loop.start, 0) and step > 0 else b.binary("-", loop.var, loop.start, own)
     gone = b.binary("-", loop.start, loop.var, own) if step < 0 else gone
     return b.cast(gone if abs(step) == 1 else b.binary("/", gone, b.const(abs(step), own), own), kind)
+
+
+def _way(loop: ir.For | ir.While, kind: Scalar) -> ir.Expr | None:
+    """How far the variable of a loop has come."""
+    fits = isinstance(loop, ir.For) and kind.is_integer and kind.bits >= loop.var.type.bits
+    return b.cast(b.binary("-", loop.var, loop.start, loop.var.type), kind) if fits and isinstance(loop, ir.For) else None
+
+
+def _in_steps(loop: ir.For | ir.While, expr: ir.Expr) -> ir.Expr | None:
+    """How many times the step of a loop an expression is, where it is written as such: the step may be a number of threads."""
+    if not isinstance(loop, ir.For):
+        return None
+    if _uncast(expr) == _uncast(loop.step):
+        return b.const(1, expr.type)
+    if isinstance(expr, ir.Cast) and expr.type.is_integer and expr.operand.type.is_integer:
+        times = _in_steps(loop, expr.operand)
+        return None if times is None else b.cast(times, expr.type)
+    for factor, other in ((expr.left, expr.right), (expr.right, expr.left)) if isinstance(expr, ir.Binary) and expr.op == "*" else ():
+        if (times := _in_steps(loop, factor)) is not None:
+            return b.binary("*", times, other, expr.type)
+    return None
+
+
+def _uncast(expr: ir.Expr) -> ir.Expr:
+    """An integer without casts that keep all of its bits."""
+    while isinstance(expr, ir.Cast) and expr.operand.type.is_integer and expr.type.is_integer and expr.type.bits >= expr.operand.type.bits:
+        expr = expr.operand
+    return expr
 
 
 def _moved_by_all(loop: ir.For, carried: ir.Carried) -> ir.Expr | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ..ir import folding, surface
-from ..ir.nodes import MIRRORED, ORDERINGS, Buffer, Carried, Constant, Expr, For, Let, Load, Stmt, Var, While, variables
+from ..ir.nodes import MIRRORED, NEGATED, ORDERINGS, Buffer, Carried, Constant, Expr, For, Let, Load, Stmt, Var, While, variables
 from ..ir.rewrite import expressions, written_in
 from ..ir.types import BOOL, I32, Scalar
 from ..source import Span
@@ -60,12 +60,34 @@ def lower_breakable(s: Lowering, stmt: surface.Breakable) -> None:
 
 def _lower(s: Lowering, condition: surface.Expr | None, body: surface.Stmt, step: surface.Expr | None, tested: bool, span: Span) -> None:
     before = dict(s.env)
+    condition, body, after = _with_condition(condition, body) if tested else (condition, body, ())
     loop = Loop(condition, body, step, tested, span, LoopExits(s.flag("broken"), s.flag("skipped")))
     s.frame.loops.append(loop.exits)
     if not (tested and (_counted(s, _stepping(s, loop)) or _with_header(s, loop))):
         _with_flag(s, loop)
     s.frame.loops.pop()
+    s.run(s, after)
     s.forget(before)
+
+
+def _with_condition(
+    condition: surface.Expr | None, body: surface.Stmt
+) -> tuple[surface.Expr | None, surface.Stmt, tuple[surface.Stmt, ...]]:
+    """A loop without end whose iterations begin with a way out, by `return` or `break`, as one with a condition; what comes after it."""
+    endless = condition is None or (isinstance(known := surface.without_casts(condition), surface.Constant) and bool(known.value))
+    match body:
+        case surface.Block(body=(surface.If(condition=out, then=then, otherwise=None), *rest)) if endless:
+            way = then.body[0] if isinstance(then, surface.Block) and len(then.body) == 1 else then
+            if isinstance(way, surface.Break) or (isinstance(way, surface.Return) and not any(_breaks(stmt) for stmt in rest)):
+                return _negated(out), replace(body, body=tuple(rest)), (way,) if isinstance(way, surface.Return) else ()
+    return condition, body, ()
+
+
+def _negated(e: surface.Expr) -> surface.Expr:
+    """The opposite of a condition; of a comparison of integers, a comparison."""
+    if isinstance(e, surface.Binary) and e.op in NEGATED and isinstance(e.left.type, Scalar) and e.left.type.is_integer:
+        return replace(e, op=NEGATED[e.op])
+    return surface.Unary(e.span, BOOL, "!", e)
 
 
 # --- what a loop carries -------------------------------------------------------------------------------------------------------------
@@ -354,19 +376,24 @@ def _stepping(s: Lowering, loop: Loop) -> Loop:
     return loop
 
 
-def _leaves(node: object, nested: bool = False) -> bool:
-    """True if a `break` of this very loop or a `return` is inside."""
+def _breaks(node: object) -> bool:
+    """True if a `break` of this very loop is inside."""
+    return _leaves(node, returns=False)
+
+
+def _leaves(node: object, nested: bool = False, returns: bool = True) -> bool:
+    """True if a `break` of this very loop, or a `return` if that counts, is inside."""
     match node:
         case surface.Return():
-            return True
+            return returns
         case surface.Break():
             return not nested
         case surface.Block(body=body):
-            return any(_leaves(b, nested) for b in body)
+            return any(_leaves(b, nested, returns) for b in body)
         case surface.If(then=then, otherwise=otherwise):
-            return _leaves(then, nested) or _leaves(otherwise, nested)
+            return _leaves(then, nested, returns) or _leaves(otherwise, nested, returns)
         case surface.For(body=body) | surface.While(body=body) | surface.DoWhile(body=body) | surface.Breakable(body=body):
-            return _leaves(body, True)
+            return _leaves(body, True, returns)
     return False
 
 
