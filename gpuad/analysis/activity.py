@@ -15,16 +15,17 @@ from functools import partial
 from ..ir import nodes as ir
 from ..ir.rewrite import expressions, used_vars, walk_stmts
 from ..source import Span
-from .flows import closure, differentiable, flows
+from .flows import closure, differentiable, flows, not_cancelled
 from .infinities import Infinities, infinities
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What varies, what is useful, and their intersections; `shadowed` are the global buffers that have a shadow, `infinities` what may be
-    infinite."""
+    """What varies, what is useful, and their intersections; `reached` is what would vary if nothing cancelled, `shadowed` are the global
+    buffers that have a shadow, `infinities` what may be infinite."""
 
     shadowed: frozenset[ir.Buffer]
+    reached: frozenset[ir.Var | ir.Buffer]
     varied: frozenset[ir.Var | ir.Buffer]
     useful: frozenset[ir.Var | ir.Buffer]
     infinities: Infinities
@@ -55,10 +56,11 @@ def activity(kernel: ir.Kernel, active: Iterable[ir.Var | ir.Buffer], *, stopped
     """Activity of a kernel whose parameters `active` have shadows; nothing flows out of `stopped` buffers."""
     sources = frozenset(active)
     shadowed = frozenset(a for a in sources if isinstance(a, ir.Buffer))
-    edges = tuple(flows(kernel, differentiable))
-    varied = closure(sources, edges, frozenset(stopped))
+    edges, kept = tuple(flows(kernel, differentiable)), tuple(flows(kernel, not_cancelled(kernel)))
+    reached = closure(sources, edges, frozenset(stopped))
+    varied = reached if kept == edges else closure(sources, kept, frozenset(stopped))
     useful = closure(shadowed, ((d, v) for v, d in edges), frozenset(stopped) - shadowed)
-    return Activity(shadowed, varied, useful, infinities(kernel))
+    return Activity(shadowed, reached, varied, useful, infinities(kernel))
 
 
 def escapes(kernel: ir.Kernel, facts: Activity) -> tuple[Escape, ...]:
@@ -74,13 +76,13 @@ def escapes(kernel: ir.Kernel, facts: Activity) -> tuple[Escape, ...]:
 
 
 def connected(kernel: ir.Kernel, facts: Activity) -> bool:
-    """True if some varied value reaches memory that has a shadow: what is written there, or what is there already and is added to, as in
-    `y[i] += w[i]`, or compared with, as by an atomic maximum, whatever with."""
+    """True if some value that varies, or would if nothing cancelled, reaches memory that has a shadow: what is written there, or what is
+    there already and is added to, as in `y[i] += w[i]`, or compared with, as by an atomic maximum, whatever with."""
 
     def carries(stmt: ir.Stmt) -> bool:
         buffer, values = _written(stmt)
         keeps = isinstance(stmt, ir.Accumulate) or (isinstance(stmt, ir.Atomic) and stmt.op != "exch")
-        return buffer in facts.shadowed and (keeps or any(v in facts.varied for value in values for v in differentiable(value)))
+        return buffer in facts.shadowed and (keeps or any(v in facts.reached for value in values for v in differentiable(value)))
 
     return any(map(carries, walk_stmts(kernel.body)))
 

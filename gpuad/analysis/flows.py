@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from ..ir import nodes as ir
 from ..ir.functions import STEPS
-from ..ir.rewrite import walk_stmts
+from ..ir.rewrite import assigned_vars, walk_stmts
 
 Value: TypeAlias = "ir.Var | ir.Buffer"
 
@@ -24,6 +24,52 @@ def differentiable(expr: ir.Expr, *, steps: bool = True) -> Iterator[ir.Var]:
             yield found
         elif steps or not (isinstance(found, ir.Call) and found.function in STEPS):
             waiting.extend(differentiable_parts(found)[::-1])
+
+
+def not_cancelled(kernel: ir.Kernel) -> Callable[[ir.Expr], Iterator[ir.Var]]:
+    """As `differentiable`, without what cancels in a sum of sums: `(q - s) - p` depends on nothing where `q` is `s + p`. So what a
+    compensated sum carries on has no derivative."""
+    mutable = assigned_vars(kernel.body)
+    lets = {s.var: s.value for s in walk_stmts(kernel.body) if isinstance(s, ir.Let) and s.var.type.is_float and s.var not in mutable}
+
+    def terms(expr: ir.Expr, sign: int, found: dict[ir.Expr, int], most: int) -> bool:
+        """Adds the terms of a sum to those found; false if there are too many, or variables that change."""
+        if expr in mutable or len(found) > most:
+            return False
+        match lets.get(expr, expr) if isinstance(expr, ir.Var) else expr:
+            case ir.Binary(op="+" | "-" as op, left=left, right=right) if expr.type.is_float:
+                return terms(left, sign, found, most) and terms(right, sign if op == "+" else -sign, found, most)
+            case ir.Unary(op="-", operand=operand):
+                return terms(operand, -sign, found, most)
+            case ir.Select(then=then, otherwise=otherwise) if expr.type.is_float:
+                sides: list[dict[ir.Expr, int]] = [{}, {}]
+                known = all([terms(side, sign, its, most) for side, its in zip((then, otherwise), sides, strict=True)])
+                first, second = ({e: n for e, n in its.items() if n} for its in sides)
+                if known and first == second:
+                    found.update({e: found.get(e, 0) + n for e, n in first.items()})
+                    return True
+        found[expr] = found.get(expr, 0) + sign
+        return True
+
+    def remaining(expr: ir.Expr) -> Iterator[ir.Var]:
+        found: dict[ir.Expr, int] = {}
+        if _is_difference(expr) and terms(expr, 1, found, _TERMS) and not all(found.values()):
+            return (v for e, times in found.items() if times for v in differentiable(e))
+        return differentiable(expr)
+
+    return remaining
+
+
+_TERMS = 8  # of a sum that is looked at for terms that cancel
+
+
+def _is_difference(expr: ir.Expr) -> bool:
+    """True if an expression is a sum of several terms, some with a minus."""
+    sums = [expr]
+    for each in sums:
+        inner = ir.children(each) if len(sums) < 2 * _TERMS else ()
+        sums += [e for e in inner if isinstance(e, ir.Select) or (isinstance(e, ir.Binary) and e.op in ("+", "-") and e.type.is_float)]
+    return len(sums) > 1 and isinstance(expr, ir.Binary) and expr.op in ("+", "-") and any(getattr(e, "op", "") == "-" for e in sums)
 
 
 def differentiable_parts(expr: ir.Expr) -> tuple[ir.Expr, ...]:

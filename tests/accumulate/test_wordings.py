@@ -49,6 +49,29 @@ K returned_late(out y, in x, int n) { G(int) { y[i] = x[i] * x[i]; if (y[i] > 0.
 K returned_while(out y, in x, int n) {
     I; while (i < n) { if (x[i] > 0.8) return; y[i] = x[i] * x[i]; i += gridDim.x * blockDim.x; }
 }
+K forever(out y, in x, int n) {
+    for (I;; i += blockDim.x * gridDim.x) { if (i >= n) return; if (x[i] > 0.8) continue; y[i] = x[i] * x[i]; }
+}
+K forever_inner(out y, in x, int n) {
+    I;
+    for (;;) {
+        if (n <= i) return;
+        double p = 1; for (int t = 0; t < 5; ++t) { p *= x[i]; if (p < 0.3) break; }
+        y[i] = p; i += blockDim.x * gridDim.x;
+    }
+}
+K forever_broken(out y, in x, size_t n) {
+    size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    while (true) { if (i >= n) { break; } y[i] = x[i] * x[i]; i += blockDim.x * gridDim.x; }
+}
+K walking(out y, in x, int n) {
+    I; const double* p = x + i; double* q = y + i;
+    for (; i < n; i += blockDim.x * gridDim.x, p += blockDim.x * gridDim.x, q += blockDim.x * gridDim.x) if (*p < 0.8) *q = *p * *p;
+}
+K walking_three(out y, in x, int n) {
+    I; const double* p = x + 3 * i; int stride = blockDim.x * gridDim.x;
+    for (; i < n / 3; i += stride, p += 3 * stride) y[i] = p[0] * p[1] * p[2];
+}
 K broken_off(out y, in x, unsigned n) { G(unsigned) { if (x[i] > 0.8) break; y[i] = x[i] * x[i]; } }
 K continued(out y, in x, int n) { G(int) { if (x[i] > 0.8) continue; y[i] = x[i] * x[i]; } }
 
@@ -138,6 +161,20 @@ K nested(out y, in x, int n, int m) {
     for (int t = 0; t < m; ++t) { for (int k = 0; k < 3; ++k) { c = c * 0.5 + *p * *p; ++p; } y[t * n + i] = c; }
 }
 
+// sums with what their rounding lost
+#define W for (int a = -3; a <= 3; ++a) if (i + a >= 0 && i + a < n)
+#define S2 double s = 0, c = 0
+K kahan(out y, in x, int n) { H; S2; W { double p = x[i + a] - c, q = s + p; c = (q - s) - p; s = q; } y[i] = s; }
+K kahan_plus(out y, in x, int n) { H; S2; W { double p = x[i + a] * x[i + a] + c, q = s + p; c = p - (q - s); s = q; } y[i] = s + c; }
+K neumaier(out y, in x, int n) {
+    H; S2;
+    W { double p = x[i + a], q = s + p; if (fabs(s) >= fabs(p)) c += (s - q) + p; else c += (p - q) + s; s = q; }
+    y[i] = s + c;
+}
+K knuth(out y, in x, int n) { H; S2; W { double p = x[i + a], q = s + p, z = q - s; c += (s - (q - z)) + (p - z); s = q; } y[i] = s + c; }
+K lost(out y, in x, int n) { H; double s = x[i], p = x[i] * x[i], q = s + p; double e = (q - s) - p; y[i] = e; }
+K uncompensated(out y, in x, int n) { H; S2; W { double p = x[i + a] - c, q = s + p; c = (q - s) - 2 * p; s = q; } y[i] = s + c; }
+
 // the same, where it does not stay there
 K beyond(out y, in x, const int* at, int n, int m) { H; int c = at[i]; if (c >= 0 && c <= m) y[i] = x[i * m + c] * x[i * m + c]; }
 K no_floor(out y, in x, const int* at, int n, int m) { H; int c = at[i]; if (c < m) y[i] = x[i * m + c] * x[i * m + c]; }
@@ -162,10 +199,24 @@ K uneven(out y, in x, int n, int m) {
 }
 """
 ROWS = ["by_counter", "by_data", "condition", "while_loop", "downwards", "in_twos", "two_exits", "columns"]
-FLAT = ["returned", "returned_all", "returned_size", "returned_late", "returned_while", "broken_off", "continued"]
+SUMS = ["kahan", "kahan_plus", "neumaier", "knuth", "lost"]
+FLAT = [
+    "forever",
+    "forever_inner",
+    "forever_broken",
+    "walking",
+    "walking_three",
+    "returned",
+    "returned_all",
+    "returned_size",
+    "returned_late",
+    "returned_while",
+    "broken_off",
+    "continued",
+]
 STATES = ["states", "states_rows", "states_grid", "states_pairs", "states_kept"]
 PLACES = ["guarded", "guarded_early", "guarded_size", "clamped", "two_ends", "floored", "place", "place_down", "counter", "counter_down"]
-MEETING = ["beyond", "no_floor", "another", "overlapping", "uneven"]
+MEETING = ["uncompensated", "beyond", "no_floor", "another", "overlapping", "uneven"]
 POINTERS = ["by_index", "by_pointers", "by_commas", "by_commas_skipping", "by_places", "by_sizes", "counted_down", "one_by_one", "nested"]
 # what the reverse of a product, of a state, or of a place that is counted, has to pop
 KEPT = {
@@ -174,13 +225,17 @@ KEPT = {
     "counter": {"q"},
     "counter_down": {"q"},
     "by_commas_skipping": {"c"},
+    "forever_inner": {"p"},
 }
 
 
 def launch(name: str) -> tuple[api.Kernel, int, int, tuple[Any, ...]]:
     """A kernel, its geometry and its arguments."""
     rng, text = np.random.default_rng(0), SOURCE.split(f"K {name}(")[1].split("\nK ")[0]
-    out, row = ((M, N) if name in STATES else 4 * N + 4 if "i * 4 + q" in text else N), N if name in FLAT else (N + 2, M)
+    out, row = (
+        ((M, N) if name in STATES else 4 * N + 4 if "i * 4 + q" in text else N),
+        N if name in [*FLAT, *SUMS, "uncompensated"] else (N + 2, M),
+    )
     out, row = (M * N, 3 * M * N) if name in POINTERS else (out, row)
     given = {
         "y": Duplicated(rng.uniform(0.2, 0.9, out), np.ones(out)),
@@ -192,11 +247,11 @@ def launch(name: str) -> tuple[api.Kernel, int, int, tuple[Any, ...]]:
         "stop": 0,
     }
     names = [part.split()[-1].lstrip("*") for part in text.split(")")[0].split(",")]
-    grid = 2 if "G(" in text or "while (i < n)" in text else 5
+    grid = 2 if "G(" in text or "while (i < n)" in text or "gridDim" in text else 5
     return api.kernel(SOURCE, name), grid, 16, tuple(given[each] for each in names)
 
 
-@pytest.mark.parametrize("name", ROWS + FLAT + STATES + PLACES + POINTERS)
+@pytest.mark.parametrize("name", ROWS + FLAT + SUMS + STATES + PLACES + POINTERS)
 def test_no_atomics(name: str) -> None:
     kernel, grid, block, args = launch(name)
     assert atomics(reverse(kernel, grid, block, args)) == 0
