@@ -27,9 +27,9 @@ Geometry: TypeAlias = "tuple[tuple[int, int, int], tuple[int, int, int]]"
 
 @dataclass(eq=False)
 class Workload:
-    """One launch of a case's kernel with shadows for what the case calls active, and seeds of ones."""
+    """One launch of a case's kernel with shadows for what the case calls active, and seeds of ones; or one that is of no case."""
 
-    case: Case
+    case: Case | None
     sizes: dict[str, int]
     kernel: api.Kernel
     args: tuple[Any, ...]
@@ -92,7 +92,7 @@ class Workload:
     @property
     def traffic(self) -> int:
         """Bytes that the primal has to move, as the case states them, else as `touched_bytes` counts them."""
-        stated = self.case.traffic(self.sizes)
+        stated = self.case.traffic(self.sizes) if self.case is not None else None
         args = [*self.call.bound.primals(), *self.call.offset_values()]
         return stated if stated is not None else touched_bytes(self.primal, args)
 
@@ -111,7 +111,9 @@ def workload(case: Case, library: Any, sizes: dict[str, int] | None = None, seed
     return prepared(case, sizes, kernel, args, grid, block, shared_mem)
 
 
-def prepared(case: Case, sizes: dict[str, int], kernel: api.Kernel, args: tuple[Any, ...], grid: Any, block: Any, shared: int) -> Workload:
+def prepared(
+    case: Case | None, sizes: dict[str, int], kernel: api.Kernel, args: tuple[Any, ...], grid: Any, block: Any, shared: int
+) -> Workload:
     """The workload of a launch: what `autodiff` decides before its first launch is decided here."""
     kernel = kernel.suited(args, shared)
     call = kernel.bind(grid, block, args, shared, None)

@@ -93,6 +93,26 @@ def adjoints() -> str:
     return "\n".join(lines) + "\n"
 
 
+def forms() -> str:
+    """What the gradient of an operation costs in each of its wordings, from the newest record."""
+    record = newest_of("forms")
+    if record is None:
+        return ""
+    best: dict[str, float] = {}
+    for name, row in record["rows"].items():
+        operation = name.split(": ")[0]
+        best[operation] = min(best.get(operation, row["gpuad_ms"]), row["gpuad_ms"])
+    lines = [
+        f"{record['machine']}, of which others took a part (a load of {record['load']:.0f}), {record['date']}, {record['compiler']}:\n",
+        "| operation: wording | by hand, ms | gpuad, ms | times | of the best wording | atomics by hand | gpuad |",
+        "|---|" + "---:|" * 6,
+    ]
+    for name, row in record["rows"].items():
+        times = f"{row['by_hand_ms']:.2f} | {row['gpuad_ms']:.2f} | {row['ratio']:.2f} | {row['gpuad_ms'] / best[name.split(': ')[0]]:.2f}"
+        lines.append(f"| {name.replace('_', ' ')} | {times} | {row['by_hand_atomics']:,} | {row['gpuad_atomics']:,} |")
+    return "\n".join(lines) + "\n"
+
+
 def distributed() -> str:
     """What the model of a program on several ranks says, beside what was measured, from the newest record."""
     record = newest_of("distributed")

@@ -14,7 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from compared import adjoints, budgets, distributed, gradbench, physics, published, searches, short, whole
+from compared import adjoints, budgets, distributed, forms, gradbench, physics, published, searches, short, whole
 from drawing import drawn
 from snippets import PAGES
 from test_architecture import FLOORS, modules
@@ -92,6 +92,7 @@ def test_the_comparison(request: pytest.FixtureRequest) -> None:
 
 def test_the_adjoints_by_hand(request: pytest.FixtureRequest) -> None:
     printed("docs/by-hand.md", "adjoints", adjoints(), request.config.getoption("--update-golden"))
+    printed("docs/by-hand.md", "forms", forms(), request.config.getoption("--update-golden"))
 
 
 def test_the_ranks(request: pytest.FixtureRequest) -> None:
