@@ -67,7 +67,7 @@ def whole() -> str:
     text = ""
     for record in newest():
         text += f"\n## {heading(record)}\n\n"
-        text += "| problem | gradient, ms | by the primal | " + " | ".join(f"{name}, times" for name in OTHERS.values())
+        text += "| problem | gradient, ms | overhead factor | " + " | ".join(f"{name}, times" for name in OTHERS.values())
         text += " | memory, MB: gpuad | " + " | ".join(OTHERS.values()) + " |\n|---|" + "---:|" * (3 + 2 * len(OTHERS)) + "\n"
         for problem, sizes in record["table"].items():
             for size, entry in sizes.items():
@@ -190,7 +190,7 @@ def gradbench() -> str:
     evaluations = [row for rows in record["evals"].values() for row in rows]
     valid = sum(row["valid"] for row in evaluations)
     text = f"\n{heading(record)}; {record['threads']} thread each; {valid} of {len(evaluations)} outputs valid.\n"
-    text += "\n| eval | size | gradient, ms | by the primal | `manual`, ms | gpuad by `manual` | published: "
+    text += "\n| eval | size | gradient, ms | overhead factor | `manual`, ms | gpuad by `manual` | published: "
     text += " | ".join(PUBLISHED.values()) + " |\n|---|---|" + "---:|" * (4 + len(PUBLISHED)) + "\n"
     for name, rows in record["evals"].items():
         primals, gradients = rows[::2], rows[1::2]

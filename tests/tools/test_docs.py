@@ -234,3 +234,26 @@ def test_every_rule_that_the_code_cites_is_in_the_contract() -> None:
     rules = {int(n) for n in re.findall(r"^### (\d+)\. ", text, re.MULTILINE)}
     cited = {int(n) for file in (ROOT / "gpuad").rglob("*.py") for n in re.findall(r"RULES (\d+)", file.read_text(encoding="utf-8"))}
     assert rules == set(range(1, 30)) and cited <= rules
+
+
+REPLACED = (  # in the sentences of the pages, by plain words
+    "Memory that suffices", "says of each byte", "asks for nothing and gets zeros", "has its shadow *taken*",
+    "Who derives does not certify",
+    "it is not shown how fast", "From the first kernel to a fit", "whose length nobody knows", "where operations differ",
+    "of one that nobody has any more", "loses no bit", "made for it does the opposite", "may not run again is kept", "heard once",
+    "it is so by name", "comes again", "Less exactly, where you say so", "only where memory *must* be", "A decision is made once",
+    "has one winner", "By the threads that need it", "A state that the launch leaves", "Threads that are replaced contribute",
+    "Arguments that lie", "Zero is a fact of one reverse run", "What is left is code in the block",
+    "pairs that you keep from earlier rounds",
+    "of which it is known which function", "are in step as they were when", "That no two do so", "name numbers of the same size",
+    "NaN stays or not", "Where no proof tells", "Looking takes", "What a new program holds is read off", "A device is taken that has",
+    "where one is gone the program runs again", "does not read none is", "There are no silent zeros", "All are `gpuad.GpuadError`",
+    "half a minute on a CPU", "those are kept that take the fewest", "looking took", "the primal alone", "by the primal", "whoever", " kin",
+    "rank that waits", "what has come", "of the caller",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [*PAGES, DOCS / "gallery.py"], ids=lambda page: str(page.relative_to(ROOT)))
+def test_plain_words(page: Path) -> None:
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    assert not [words for words in REPLACED if re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE)]
