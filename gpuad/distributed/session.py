@@ -23,8 +23,8 @@ from ..errors import DistributedError, TapeError
 from ..pipeline import in_fixed_point
 from ..program.ir.region import of_array
 from ..runtime.tensor_versions import count_writes
+from ..tape.program_recording import ProgramRecording
 from ..tape.record.recorded_rule import Ruled
-from ..tape.tape import ProgramRecording
 from . import operations
 from .agreement import Agreement, number_of
 from .linear import Shape

@@ -17,7 +17,7 @@ from ..errors import GpuadError, TapeError, UnknownNameError
 from ..public_calls import positive, public
 from ..tape.budget.holding import Holding
 from ..tape.memory.memory_log import Event, Kind, What, listeners
-from ..tape.tape import ProgramRecording
+from ..tape.program_recording import ProgramRecording
 from .device import Neighbourhood
 from .records import Level, Program, Round, Supposed
 from .report import Profile

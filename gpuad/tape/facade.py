@@ -16,7 +16,7 @@ from .blocks import Exit
 from .budget.holding import Holding
 from .budget.outlook import Outlook, Tradeoff
 from .graph import Graph
-from .tape import ProgramRecording
+from .program_recording import ProgramRecording
 
 Seeds = Mapping[Any, Any]
 Amount = int | float | str

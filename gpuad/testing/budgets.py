@@ -9,8 +9,8 @@ from ..errors import ArgumentTypeError, ArgumentValueError, TapeError
 from ..public_calls import public, show
 from ..tape.array_names import array_names
 from ..tape.facade import Tape, recording_of
+from ..tape.program_recording import ProgramRecording
 from ..tape.record.known_calls import user_frame
-from ..tape.tape import ProgramRecording
 
 _PER = re.compile(r"\s*(?P<amount>.*?)\s+per\s+(?:cell|element)\s+of\s+(?P<name>\S+?)(?P<each>\s+(?:and|per)\s+operation)?\s*")
 

@@ -15,10 +15,10 @@ from ..program.ir.program import Program
 from ..program.ir.script import Script
 from ..tape.array_names import array_names
 from ..tape.memory.memory_log import Event, What, listeners
+from ..tape.program_recording import ProgramRecording
 from ..tape.read_program import program_of
 from ..tape.read_script import script_of
 from ..tape.record.known_calls import user_frame
-from ..tape.tape import ProgramRecording
 from .scripts import compiled, executed
 
 

@@ -320,7 +320,7 @@ def test_a_failure_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
 
     recorded(tape, stencils, h)
     with monkeypatch.context() as patch:
-        patch.setattr("gpuad.tape.tape.perform", fail)
+        patch.setattr("gpuad.tape.program_recording.perform", fail)
         with pytest.raises(LaunchError):
             tape.reverse({h["c"]: h["s"]})
     with pytest.raises(TapeError, match="undefined"):

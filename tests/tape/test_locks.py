@@ -22,7 +22,7 @@ from gpuad.arguments.recorder import current
 from gpuad.runtime import array_locks
 from gpuad.tape import blocks
 from gpuad.tape.blocks import Entry
-from gpuad.tape.tape import ProgramRecording
+from gpuad.tape.program_recording import ProgramRecording
 
 N = 8
 SOURCE = """

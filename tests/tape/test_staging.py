@@ -402,7 +402,7 @@ def test_what_stands_still_is_used_as_it_is() -> None:
         with tape:
             launch("times", X, np.ones(N))
         tape.reverse({X: 1.0})
-        assert gpuad.tape.tape.address(x) in recording_of(tape).allocations, number
+        assert gpuad.tape.program_recording.address(x) in recording_of(tape).allocations, number
 
 
 def test_a_late_shadow_of_a_seed_in_each_round() -> None:

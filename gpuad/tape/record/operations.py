@@ -61,7 +61,7 @@ class Operation(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Foreign:
-    """Code that the tape does not see, announced by `tape.tape.overwrites`: its result depends on nothing active."""
+    """Code that the tape does not see, announced by `Tape.overwrites`: its result depends on nothing active."""
 
     name: str
     where: str
