@@ -1,19 +1,21 @@
 """Measures what the gradient of an operation costs in each of its wordings, beside the adjoint by hand, in one run, in turns.
 
 Run `python -m benchmarks.forms` (minutes; `--only NAME`, `--rounds`, `--repeats`); with `--machine NAME` it leaves a record in
-`benchmarks/results`, of which `docs/by-hand.md` has the table. The time of an adjoint is what comes after the primal; where gpuad's saves
-something on the way forward, what the primal takes longer for it is gpuad's too.
+`benchmarks/results`, of which `docs/by-hand.md` has the table. The CPU time of an adjoint, of all threads, is that of what comes after the
+primal; where gpuad's saves something on the way forward, what the primal takes longer for it is gpuad's too.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import records
-from ..measure import Effort, lower_medians, seconds
+from ..measure import Effort, lower_medians
 from ..shown import print_rows
 from .operations import OPERATIONS, Arranged, arranged, wordings
 
@@ -35,6 +37,13 @@ def measured(operation: str, wording: str, effort: Effort, *, full: bool = True)
         "gpuad_atomics": atomics,
         "difference": float(f"{np.abs(ours - theirs).max() / np.abs(theirs).max():.1e}"),
     }
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """CPU time of one call, of all threads."""
+    start = time.process_time()
+    run()
+    return time.process_time() - start
 
 
 def turns(made: Arranged) -> dict[str, float]:
