@@ -10,10 +10,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
+from ..arguments.arrays import is_array
 from ..arguments.textures import Texture
 from ..errors import LaunchError
 from ..ir.lists import with_lists
-from ..ir.records import is_texture, points_to_pointers
+from ..ir.records import is_shaped, is_texture, points_to_pointers
+from ..ir.shaped_arrays import axes_of, with_pointers
 from ..ir.surface import Declaration, Function
 from ..ir.textures import EXTENTS, Reading, with_textures
 
@@ -114,7 +118,41 @@ class Textures:
         return with_textures(function, said)
 
 
-EXPANSIONS: tuple[Expansion, ...] = (Textures(), Lists())
+@dataclass(frozen=True)
+class ShapedArrays:
+    """Parameters of CuPy's type `CArray<T, axes>`, which has an array's shape and strides with it."""
+
+    what: str = "arrays with their shapes (CArray)"
+
+    def takes(self, declaration: Declaration) -> bool:
+        return is_shaped(declaration.type)
+
+    def said(self, parameter: str, arg: Any) -> int:
+        primal = getattr(arg, "primal", arg)
+        if not is_array(primal):
+            raise LaunchError(f"{parameter} takes an array, got a {type(primal).__name__}. Nothing was launched.")
+        return int(primal.ndim)
+
+    def own(self, arg: Any) -> Sequence[Any]:
+        """The tangent of an array has no numbers of its own."""
+        primal = getattr(arg, "primal", arg)
+        return [arg, np.int64(primal.size), *map(np.int64, primal.shape), *map(np.int64, primal.strides)]
+
+    def count(self, said: int) -> tuple[int, int]:
+        return 2 + 2 * said, 1
+
+    def applied(self, function: Function, said: Mapping[str, int]) -> Function:
+        for declaration in function.parameters:
+            axes = said.get(declaration.name)
+            if is_shaped(declaration.type) and axes != axes_of(declaration):
+                raise LaunchError(
+                    f"parameter `{declaration.name}` of `{function.name}` ({declaration.span}) takes an array of {axes_of(declaration)} "
+                    f"axes, got one of {axes}. Nothing was launched."
+                )
+        return with_pointers(function)
+
+
+EXPANSIONS: tuple[Expansion, ...] = (Textures(), Lists(), ShapedArrays())
 
 
 def expansion(declaration: Declaration) -> Expansion | None:

@@ -50,9 +50,14 @@ def is_texture(kind: Type) -> bool:
     return isinstance(kind, Struct) and kind.name == TEXTURE
 
 
+def is_shaped(kind: Type) -> bool:
+    """True if a type is that of an array with its shape, CuPy's `CArray`."""
+    return isinstance(kind, Struct) and kind.name == "CArray" and [f.name for f in kind.fields[:2]] == ["data_", "size_"]
+
+
 def is_expanded(kind: Type) -> bool:
-    """True if an argument for a parameter of the type is several of the launch: a list of arrays, or a texture."""
-    return points_to_pointers(kind) or is_texture(kind)
+    """True if an argument for a parameter of the type is several of the launch: a list of arrays, a texture, an array with its shape."""
+    return points_to_pointers(kind) or is_texture(kind) or is_shaped(kind)
 
 
 def member_of(kind: Type, name: str) -> Member | None:
