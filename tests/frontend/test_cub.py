@@ -93,6 +93,30 @@ def test_scans_of_blocks(shape: tuple[int, int, int], op: str, executor: Any) ->
         assert dx.sum() == pytest.approx(seeds.sum())
 
 
+@pytest.mark.parametrize(("lanes", "op"), share([(lanes, op) for lanes in (4, 16, 32) for op in OPERATORS], 4))
+def test_reductions_and_scans_of_warps(lanes: int, op: str, executor: Any) -> None:
+    """Of two blocks of 3 times 32 threads: y is the scan times the reduction of the logical warp."""
+    body = f"""typedef cub::WarpReduce<double, {lanes}> R; typedef cub::WarpScan<double, {lanes}> S;
+      __shared__ R::TempStorage r[{96 // lanes}]; __shared__ S::TempStorage s[{96 // lanes}]; __shared__ double whole[{96 // lanes}];
+      int w = t / {lanes}; double a = R(r[w]).Reduce(x[i], {op}), b; S(s[w]).InclusiveScan(x[i], b, {op});
+      if (t % {lanes} == 0) whole[w] = a; __syncthreads(); y[i] = whole[w] * b;"""
+    x = _x(192)
+    y, seeds, dx = _run(executor, body, x, 192, 2, 96)
+    rows, each = x.reshape(-1, lanes), seeds.reshape(-1, lanes)
+    whole, scan = OPERATORS[op].reduce(rows, axis=1)[:, None], OPERATORS[op].accumulate(rows, axis=1)
+    np.testing.assert_allclose(y.reshape(rows.shape), whole * scan, rtol=1e-13)
+    after = np.tri(lanes).T  # which results of the scan an element is in
+    if OPERATORS[op] is np.add:
+        expected = (each * scan).sum(1, keepdims=True) + (each * whole) @ after.T
+    elif OPERATORS[op] is np.multiply:
+        expected = (each * scan * whole).sum(1, keepdims=True) / rows + (each * whole * scan) @ after.T / rows
+    else:
+        expected = (each * scan).sum(1, keepdims=True) * (rows == whole)
+        for j in range(lanes):
+            expected += each[:, j : j + 1] * whole * (rows == scan[:, j : j + 1])
+    np.testing.assert_allclose(dx.reshape(rows.shape), expected, rtol=1e-11)
+
+
 N, SHAPE = 48, (48, 1, 1)
 OTHERS: dict[str, tuple[str, Callable[[np.ndarray], Any]]] = {
     "some of a block": (_reduce(SHAPE, "Sum(x[i] * x[i], 37)"), lambda x: (x[:37] ** 2).sum()),

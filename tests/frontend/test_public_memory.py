@@ -21,6 +21,10 @@ N = 8
 BEFORE = """#include <cstring>
 struct Pair { double a, b; };
 __device__ double rows(const double* const* p, int m, int i) { double s = 0; for (int j = 0; j < m; j++) s += p[j][i] * p[j][0]; return s; }
+template <int M> __device__ void turned(double* shared, double v[M]) {
+  double* s[M]; for (int i = 0; i < M; ++i) { s[i] = shared + i * 8; s[i][threadIdx.x] = v[i]; }
+  __syncthreads(); for (int i = 0; i < M; ++i) v[i] = s[i][7 - threadIdx.x];
+}
 extern "C" __global__ void k(const double* x, double* y, int n) { int t = threadIdx.x, i = t; if (i >= n) return;
 """
 BYTES = "__shared__ char raw[64]; {} s[t] = x[i] * x[i]; __syncthreads(); y[i] = s[7 - t] * x[t];"
@@ -41,6 +45,10 @@ BODIES: dict[str, tuple[str, str]] = {
         "const double* p[2] = {x, x + n}; for (int q = 0; q < 3; q++) { const double* o = p[0]; p[0] = p[1]; p[1] = o; } "
         "for (int j = 0; j < 2; j++) p[j] += j; if (x[i] > 1.0) p[1]++; y[i] = p[0][i] * p[1][i];",
         "y[i] = x[n + i] * x[i + 1 + (x[i] > 1.0)];",
+    ),
+    "pointers by a loop of a template": (
+        "double v[2] = {x[i] * x[i], 3 * x[i]}; __shared__ double s[16]; turned<2>(s, v); y[i] = v[0] * v[1];",
+        "y[i] = x[7 - i] * x[7 - i] * 3 * x[7 - i];",
     ),
     "pointers passed on": (
         "const double* p[2]; for (int j = 0; j < 2; j++) p[j] = x + j; y[i] = rows(p, 2, i);",

@@ -152,4 +152,5 @@ def _writes(nodes: Sequence[Cursor], counter: Cursor) -> bool:
 
 
 def _is(cursor: Cursor, variable: Cursor) -> bool:
-    return bool(cursor.kind == CursorKind.DECL_REF_EXPR and cursor.referenced == variable)
+    named = cursor.referenced if cursor.kind == CursorKind.DECL_REF_EXPR else None
+    return named is not None and bool(named == variable)
