@@ -126,8 +126,8 @@ def on_host_unjoined(launches_are_joined_at_once: None, monkeypatch: pytest.Monk
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Each test that asks for an executor is run by one of the two, in turns, and nightly by both. On a push both run where they are the
     subject, in their rooms; the usual gradient of each kernel that ships; and what was found wrong once (docs/testing.md). Of the
-    combinations of a test marked `one_of(n)`, one of n is run on a push."""
-    left = [] if NIGHTLY else [*filter(_is_other_executor_s, items), *_other_combinations(items)]
+    combinations of a test marked `one_of(n)`, one of n is run on a push, of those marked `nightly` none."""
+    left = [] if NIGHTLY else [*filter(_is_other_executor_s, items), *filter(_is_of_the_night, items), *_other_combinations(items)]
     if left:
         gone = set(map(id, left))
         config.hook.pytest_deselected(items=[item for item in items if id(item) in gone])
@@ -143,6 +143,10 @@ def _is_other_executor_s(item: pytest.Item) -> bool:
         return False
     rest = item.nodeid.replace("host", "").replace("reference", "")  # the same in each worker, and for both executors
     return executor != ("host", "reference")[zlib.crc32(rest.encode()) % 2]
+
+
+def _is_of_the_night(item: pytest.Item) -> bool:
+    return item.get_closest_marker("nightly") is not None
 
 
 def _other_combinations(items: list[pytest.Item]) -> Iterator[pytest.Item]:

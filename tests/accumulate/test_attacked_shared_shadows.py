@@ -103,7 +103,7 @@ KERNELS = {
 }
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", KERNELS)
 def test_what_is_proved_of_intervals_is_so(name: str) -> None:
     """27 kernels on 5 geometries; and sums over a block are what adding one by one gives."""

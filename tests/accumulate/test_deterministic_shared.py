@@ -69,6 +69,7 @@ PLAIN = ["rev", "early", "treesum", "treemax", "softmax", "helper", "nested", "i
 CASES = {name: SHARED[name] for name in PLAIN} | {"block_reduce": WARPS["block_reduce"]}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_is_atomic_in_shared_memory(name: str) -> None:
     case = CASES[name]
@@ -163,6 +164,7 @@ def test_a_hundred_runs_on_any_number_of_workers(name: str) -> None:
     assert len(found) == 1
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", LARGE)
 def test_gradients_are_those_of_atomic_additions(name: str) -> None:
     with running("reference", plain=False):
@@ -186,7 +188,7 @@ def test_what_threads_do_in_any_order_is_refused(name: str) -> None:
     assert found.value.line
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", share(list(SHARED), 2))
 def test_the_threads_of_a_block_come_in_one_order_on_a_cpu(name: str) -> None:
     """What is refused elsewhere is taken here, but for what threads exchange in global memory."""
@@ -269,7 +271,7 @@ def geometry(seed: int) -> tuple[Any, Any, tuple[Any, ...]]:
     return grid, block, (*pairs(seed, n, n), r.integers(0, 99, n).astype(np.int32), int(r.integers(0, n + 2)), p, q)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", [*EXACT, *BEYOND])
 def test_proofs_on_random_geometries(name: str) -> None:
     """14 kernels of numbers alone and 8 others, each on 14 geometries: 308 launches."""
@@ -304,7 +306,7 @@ def test_a_wrong_proof_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         gpuad.autodiff(gpuad.kernel(STENCIL.text, "k"), STENCIL.grid, STENCIL.block, args)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", CASES)
 def test_right_proofs_are_checked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUAD_CHECK", "1")
@@ -348,6 +350,7 @@ def owners_meet(name: str, grid: tuple[int, int, int], block: tuple[int, int, in
     return False
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", DEALS)
 def test_rows_on_random_geometries(name: str) -> None:
     """9 kernels on 24 geometries each: 216 launches. What is proved is so."""

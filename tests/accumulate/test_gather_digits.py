@@ -47,6 +47,7 @@ def stages(text: str, block: int = 32) -> list[ir.Kernel]:
         return reverse(compiled(text, "k"), -(-int(np.prod(SHAPE)) // block), block, arguments())
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("head", HEADS)
 def test_the_channels_are_gone_through(head: str) -> None:
     """All threads of a pixel add to one element, which is told by three of four digits."""
@@ -143,6 +144,7 @@ def test_more_digits_than_axes() -> None:
     assert [sum(isinstance(s, ir.Accumulate) for s in walk_stmts(loop.body)) for loop in loops] == [1, 1]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("shape", [(2, 2, 5, 6, 3), (1, 3, 2, 7, 1), (3, 1, 4, 4, 2), (2, 2, 1, 1, 2), (1, 1, 3, 3, 5)])
 def test_all_shapes_of_more_digits(shape: tuple[int, ...]) -> None:
     agree(LINEAR, -(-int(np.prod(shape[:4])) // 32) + 1, 32, lambda: filters(*shape))

@@ -53,7 +53,7 @@ EXTENTS = {1: (13,), 2: (9, 7), 3: (7, 5, 6)}
 COVERS = {"covering": 0, "partial": -1, "oversized": 2}
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("cover", COVERS)
 @pytest.mark.parametrize("bend", ["remainder", "clamp"])
 @pytest.mark.parametrize("radius", [1, 2])
@@ -72,7 +72,7 @@ def test_edge(dimensions: int, radius: int, bend: str, cover: str) -> None:
     agree(text, grid, block, make, executors=("reference", "host") if on_host else ("reference",))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("extent", [(1,), (2,), (1, 3), (2, 2)])
 @pytest.mark.parametrize("bend", [b for b in BENDS if b != "inside"])
 def test_narrow(bend: str, extent: tuple[int, ...]) -> None:
@@ -100,6 +100,7 @@ WRITTEN = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", WRITTEN)
 def test_written_otherwise(name: str) -> None:
     text = LINE.format(WRITTEN[name])
@@ -139,7 +140,7 @@ def test_random_edges() -> None:
     that do not fit one another as well."""
     rng = random.Random(7)
     gathered = 0
-    many = cases(12, 100)
+    many = cases(5, 100)
     for _ in range(many):
         dimensions = rng.choice([1, 1, 2, 2, 3])
         bends = tuple(rng.choice(list(BENDS)) for _ in range(dimensions))

@@ -53,7 +53,7 @@ def test_who_pulls_from_several_fields_is_alone(text: str) -> None:
     assert len(kernels) == 1 and atomics(kernels) == 0
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("text", [FREE, WALLS, BOUNCE], ids=["free", "walls", "bounce"])
 @pytest.mark.parametrize(("nx", "ny"), [(20, 7), (1, 1), (2, 2), (17, 1), (1, 6)])
 def test_its_gradient_is_that_with_atomics(text: str, nx: int, ny: int) -> None:

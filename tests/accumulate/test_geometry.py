@@ -112,7 +112,7 @@ STRIDES: dict[str, tuple[str, Any, Any, bool]] = {
 }
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", [*CASES, *STRIDES])
 def test_gathered(name: str) -> None:
     body, grid, block, can = {**CASES, **STRIDES}[name]

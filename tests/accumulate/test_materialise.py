@@ -88,6 +88,7 @@ CASES = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("case", CASES)
 def test_it_gathers_without_atomics(case: str) -> None:
     text, make, grid, block = CASES[case]
@@ -97,6 +98,7 @@ def test_it_gathers_without_atomics(case: str) -> None:
     agree(text, grid, block, make)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("case", CASES)
 def test_it_is_the_derivative(case: str) -> None:
     text, make, grid, block = CASES[case]
@@ -104,7 +106,7 @@ def test_it_is_the_derivative(case: str) -> None:
     check_gradient(compiled(text, "k"), args, grid=grid, block=block, race_check=True)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("seed", range(cases(14, 40)))
 def test_any_geometry(seed: int) -> None:
     """Grids that cover, that do not, and that go far beyond; blocks of all shapes."""

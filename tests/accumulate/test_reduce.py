@@ -37,6 +37,7 @@ def make(n: int = 37) -> tuple[Any, ...]:
     return (*(Duplicated(rng.standard_normal(40), rng.standard_normal(40)) for _ in range(3)), n, 4)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.cpu
 @pytest.mark.parametrize("name", BODIES)
 def test_sums(name: str) -> None:
@@ -125,6 +126,7 @@ def many(n: int = 300) -> tuple[Any, ...]:
     return (*(Duplicated(rng.standard_normal(s), rng.standard_normal(s)) for s in sizes), n, 4)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", NESTS)
 def test_nest(name: str) -> None:
     body, summed = NESTS[name]

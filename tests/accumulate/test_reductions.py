@@ -49,6 +49,7 @@ def gather_text(body: str, n: int = 70) -> str:
     return host_source([k for k in kernels if k.name == "k_gather"]) if is_gathered(kernels) else ""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", BY_ITSELF | OTHERWISE)
 def test_which_loops_a_lane_goes_through_by_itself(name: str) -> None:
     text = gather_text((BY_ITSELF | OTHERWISE)[name])

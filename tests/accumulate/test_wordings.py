@@ -251,6 +251,7 @@ def launch(name: str) -> tuple[api.Kernel, int, int, tuple[Any, ...]]:
     return api.kernel(SOURCE, name), grid, 16, tuple(given[each] for each in names)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", ROWS + FLAT + SUMS + STATES + PLACES + POINTERS)
 def test_no_atomics(name: str) -> None:
     kernel, grid, block, args = launch(name)

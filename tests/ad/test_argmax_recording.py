@@ -79,7 +79,7 @@ def given() -> list[Any]:
     return [rng.normal(size=ROWS * N).astype(np.float32), rng.normal(size=N).astype(np.float32), np.ones(ROWS, np.float32), N]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", [*NOTED, *OTHERS])
 def test_gradient(executor: Any, name: str) -> None:
     with pipeline.executor_for_tests(executor):

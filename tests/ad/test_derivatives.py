@@ -80,6 +80,7 @@ def value(name: str, inputs: list[Any]) -> Any:
     return out.astype(np.float64)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", [n for n in RULES if n in FUNCTIONS and not n.startswith("gpuad")])
 def test_partials_agree_with_differences(name: str) -> None:
     low, high = DOMAINS.get(name, (0.3, 2.3) if name.startswith(POSITIVE) else (-2.2, 2.3))
@@ -97,6 +98,7 @@ def test_partials_agree_with_differences(name: str) -> None:
         assert np.allclose(got[i], slope, rtol=tolerance, atol=tolerance), name
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("name", "at", "partials"),
     [

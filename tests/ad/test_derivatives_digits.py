@@ -210,7 +210,7 @@ def error(partial: Callable[..., Any], at: list[Any], got: float, info: Any) -> 
         return mp.zero
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", EXACT)
 def test_digits(name: str, dtype: Any) -> None:

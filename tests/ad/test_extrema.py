@@ -172,6 +172,7 @@ def pooled(way: str, executor: Any, least: bool, values: Any, before: Any) -> No
     np.testing.assert_array_equal(shadow, left)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("least", [False, True], ids=["greatest", "least"])
 @pytest.mark.parametrize("way", WAYS)
 def test_ways_of_writing_it(way: str, least: bool) -> None:
@@ -396,7 +397,7 @@ CHECKED: dict[str, tuple[str, str, Any]] = {
 }
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("executor", ["reference", "host"], indirect=True)
 @pytest.mark.parametrize("name", CHECKED)
 def test_gradient(name: str, executor: Any) -> None:
@@ -409,6 +410,7 @@ def test_gradient(name: str, executor: Any) -> None:
     assert not any("no dot product" in note for note in report.notes), report
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["block in a loop", "while", "branches", "segments in loops"])
 def test_gradient_with_everything_recorded(name: str) -> None:
     signature, body, make = CHECKED[name]

@@ -112,6 +112,7 @@ class Problem:
         return {**{n: numbers(seed_dots[n]) for n in active}, **{f"{n} after": numbers(dots[n]) for n in "qx" if n in active}}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("active", ["pqxvz", "qx", "pqx", "qxv", "qxz"])
 def test_beside_differences_of_gradients(active: str) -> None:
     problem, step = Problem(), 1e-5
@@ -133,6 +134,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_record_without_a_shadow_in_any_form(form: str) -> None:
     expected, problem = Problem().hvp("qx"), Problem()

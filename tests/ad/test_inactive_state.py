@@ -57,7 +57,7 @@ def text(loop: Loop) -> str:
 }}"""
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", LOOPS)
 @pytest.mark.parametrize("way", ["usual", "everything recorded"])
 def test_gradient(name: str, way: str) -> None:
@@ -90,6 +90,7 @@ AROUND = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", AROUND)
 def test_loops_among_other_things(name: str) -> None:
     r = np.random.default_rng(0)

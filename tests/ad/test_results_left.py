@@ -139,7 +139,7 @@ def arguments(name: str, dtype: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("real", ["double", "float"])
 @pytest.mark.parametrize("name", LEFT)
 def test_gradients_from_what_is_left(name: str, real: str, executor: Any) -> None:
@@ -149,6 +149,7 @@ def test_gradients_from_what_is_left(name: str, real: str, executor: Any) -> Non
         check_gradient(kernel, args, grid=2, block=4)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", LEFT)
 def test_what_is_saved_for_it(name: str) -> None:
     copied, stack = LEFT[name]
@@ -160,6 +161,7 @@ def test_what_is_saved_for_it(name: str) -> None:
     assert stack is None or any(row[0] == "stack" for row in rows) == stack, page
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("divisor", ["x[i]", "(x[i] + 2)", "(y[i] * x[i] + 2)", "(1 + exp(x[i]))"])
 def test_a_numerator_that_its_own_divisor_needs_is_saved(divisor: str, executor: Any) -> None:
     """It does not follow from the quotient: the divisor would have to be known before."""

@@ -52,6 +52,7 @@ def start() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rng.uniform(1.2, 3.4, N), rng.uniform(1.1, 2.4, N) * np.where(np.arange(N) % 3, 1, -1), np.arange(N, dtype=np.int32) % 2
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", BODIES)
 def test_beside_differences_of_gradients(name: str) -> None:
     y, a, n = start()

@@ -71,7 +71,7 @@ def derivative(partial: Callable[..., Any], axis: int) -> Callable[..., Any]:
     return slope
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", [n for n in EXACT if n not in STEPS])
 def test_digits_of_second_derivatives(name: str, dtype: Any) -> None:

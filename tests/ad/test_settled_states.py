@@ -100,6 +100,7 @@ LEFT: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", LEFT)
 def test_what_a_launch_leaves_is_not_saved(name: str) -> None:
     with running("host"):
@@ -117,6 +118,7 @@ CHANGED: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CHANGED)
 def test_what_a_launch_overwrites_again_is_saved(name: str) -> None:
     """By the thread itself, by one beyond a barrier, or because a launch's numbers make two elements one."""

@@ -117,6 +117,7 @@ LEFT: dict[str, tuple[str, int]] = {  # the kernel, and the bytes that its loops
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", LEFT)
 def test_what_a_loop_leaves(name: str) -> None:
     text, left = LEFT[name]

@@ -37,7 +37,7 @@ def shuffled(op: str, operand: int, width: int) -> str:
 }}"""
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("width", [32, 16, 4, 1])

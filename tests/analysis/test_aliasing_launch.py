@@ -159,7 +159,7 @@ def outcome(launch: Aliased, executor: str, plain: bool = True) -> str:
     return "right"
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize(("name", "first", "second", "shift"), share(ALIASES, 5), ids=share(IDS, 5))
 def test_two_pointers_into_one_array(name: str, first: int, second: int, shift: int) -> None:
     outcome(Aliased(name, first, second, shift), "reference")
@@ -169,12 +169,13 @@ def test_two_pointers_into_one_array(name: str, first: int, second: int, shift: 
 ON_HOST = {alias[0]: alias for alias in reversed(ALIASES) if alias[3] == 0}
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", share(list(ON_HOST), 3))
 def test_two_pointers_into_one_array_on_the_host(name: str) -> None:
     outcome(Aliased(*ON_HOST[name]), "host")
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("executor", ["reference", "host"])
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def classes(of: Kernel, position: int = A) -> int:
     return len({values(of, {**USUAL, position: value}) for value in range(8)})
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("body", "position", "count"),
     [

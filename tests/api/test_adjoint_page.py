@@ -81,7 +81,7 @@ def adjoint(name: str) -> Any:
     return shipped(name).adjoint(grid=grid, block=block, args=args, shared_mem=shared_mem, **active)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", share(list(CASES), 4))
 def test_each_shipped_kernel_has_a_page_with_complete_links(name: str) -> None:
     text = adjoint(name)
@@ -202,6 +202,7 @@ def test_notebooks_show_the_page_and_shells_a_line() -> None:
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium, to look at the page")
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("width", [390, 1280])
 def test_mouse_and_keys(width: int, tmp_path: Path) -> None:
     driven, script = tmp_path / "driven.html", (HERE / "adjoint_page_drive.js").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import running
+from nightly import cases
 from test_specialization_key import SOURCE
 
 import gpuad

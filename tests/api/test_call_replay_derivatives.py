@@ -116,6 +116,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
 # --- what is made at once ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("mode", [gpuad.Reverse, gpuad.Forward])
 @pytest.mark.parametrize("name", ["mix", "smooth"])
 def test_new_pairs_around_the_same_arrays(name: str, mode: Any, at_once: Any) -> None:
@@ -162,7 +163,7 @@ def several() -> dict[str, Callable[[Case], tuple[Any, ...]]]:
     }
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("name", "known"), share([(name, known) for known in several() for name in ("mix", "smooth")], 3))
 def test_a_known_call_is_not_taken_for_another(name: str, known: str) -> None:
     case = Case(name)
@@ -171,6 +172,7 @@ def test_a_known_call_is_not_taken_for_another(name: str, known: str) -> None:
         case.agrees(lambda make=make: make(case))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("what", [w for w in several() if w not in ("views", "batch")])  # which are new arrays each time
 def test_all_of_them_are_made_at_once(what: str, at_once: Any) -> None:
     case = Case("mix")
@@ -246,7 +248,7 @@ def memory_of(args: Sequence[Any]) -> list[Any]:
     return found
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(
     ("name", "mode"),
     [*((name, gpuad.Reverse) for name in share(list(CASES), 5)), *((name, gpuad.Forward) for name in share(list(CASES), 8))],
@@ -308,6 +310,7 @@ def test_an_array_that_is_laid_out_anew(which: str, name: str, value: Any) -> No
         case.call(*make())
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("which", ["y", "x", "dy", "dx"])
 def test_an_array_that_lies_elsewhere(which: str) -> None:
     """It has the same identity, shape and type; what is where it was before is left alone."""

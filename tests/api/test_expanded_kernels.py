@@ -58,6 +58,7 @@ def arguments(parameters: str) -> tuple[Any, ...]:
     return tuple(made)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_several_kinds(name: str) -> None:
     parameters, body = KERNELS[name]

@@ -109,6 +109,7 @@ def gradients(kernel: Any, grid: int, block: int, seed: int = 0) -> list[Any]:
     return [*arrays, *shadows, dr]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", share(list(BODIES), 3))
 def test_against_differences(name: str) -> None:
     body = BODIES[name]
@@ -118,7 +119,7 @@ def test_against_differences(name: str) -> None:
     check_gradient(kernel, state(), grid=(3,), block=(8,), directions=1)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", share(list(BODIES), 2))
 def test_against_barriers_of_one_block(name: str) -> None:
     """In a grid of one block its barriers are barriers of the grid, which gpuad differentiates in one launch."""
@@ -135,6 +136,7 @@ def test_against_barriers_of_one_block(name: str) -> None:
 RECORDED = ["a loop", "what a loop carries", "pointers that change places", "sums of blocks", "additions", "until a sum is small"]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded(name: str) -> None:
     """On a tape, in another order of the blocks' work, a second time, and within a budget."""
@@ -168,6 +170,7 @@ def second(kernel: Any, grid: int, block: int, start: tuple[Any, ...], seeds: An
     return [*x_dot, *dx_dot, dr_dot, *x, *dx, dr]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", share(list(BODIES), 4))
 def test_second_derivatives(name: str) -> None:
     """Against differences of primals and gradients, extrapolated; and what `autodiff` leaves besides."""
@@ -191,6 +194,7 @@ def test_second_derivatives(name: str) -> None:
         np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", ["a loop", "what a loop carries", "barriers of blocks"])
 def test_second_derivatives_against_barriers_of_one_block(name: str) -> None:
     start, rng = state(), np.random.default_rng(6)

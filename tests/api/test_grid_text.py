@@ -100,7 +100,7 @@ def test_what_is_kept_between_launches_is_said() -> None:
     assert "saved      a                    between  as k_part0 leaves it, overwritten by k_part1" in explained
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", share(list(BODIES), 3))
 def test_the_variants_are_those_that_calls_come_to(name: str) -> None:
     kernel = api.kernel(text(BODIES[name]), "k")

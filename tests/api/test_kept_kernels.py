@@ -100,7 +100,7 @@ def test_a_launch_with_other_numbers_is_looked_at(cache: Path, monkeypatch: pyte
     assert {n: next_process(n) for n in (33, 5, 40)} == found
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", list(CASES)[::7])
 def test_what_is_kept_of_the_shipped_kernels(name: str) -> None:
     """A kernel that works with what was read back gives the same shadows to the bit, and finds out nothing."""
@@ -131,7 +131,7 @@ def differentiated(kernel: Kernel, name: str) -> list[Any]:
     return found
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", list(CASES)[3::7])
 def test_nothing_that_is_kept_names_an_object_by_its_id(name: str) -> None:
     known = shipped(name)

@@ -235,6 +235,7 @@ def outcome(chosen: Any, seed: int, derive: bool) -> list[Any]:
     return [a.tobytes() for a in held.values()]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["mix", "reach"])
 @pytest.mark.parametrize("derive", [True, False])
 def test_random_calls(name: str, derive: bool) -> None:

@@ -66,7 +66,7 @@ def by_jax(table: Any, coordinates: list[Any], mode: str, normalized: bool, seed
         return tuple(np.asarray(a) for a in (found, *pull(np.asarray(seeds, np.float64))))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("axes", "mode", "normalized"), LINEAR)
 def test_linear_filter(axes: int, mode: str, normalized: bool) -> None:
     rng = np.random.default_rng(axes)
@@ -80,6 +80,7 @@ def test_linear_filter(axes: int, mode: str, normalized: bool) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("address", ["clamp", "border", ("wrap", "mirror"), ("mirror", "wrap")])
 def test_point_filter(address: Any) -> None:
     """The texel in which a coordinate is; no gradient of the coordinate."""
@@ -108,6 +109,7 @@ def test_point_filter(address: Any) -> None:
     assert not any(dx.any() for dx in dxs)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("channels", [2, 4])
 def test_channels(channels: int) -> None:
     """Each is a texture of its own."""

@@ -154,6 +154,7 @@ def test_a_struct_that_changes_within_a_program() -> None:
         assert np.allclose(dx, factors[1] * 4 * middle * factors[0] * 8, rtol=1e-15)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("name", "one", "two"),
     [

@@ -84,7 +84,7 @@ def some(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(0.6, 1.4, shape)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("recorded", [False, True], ids=["analysed", "all recorded"])
 @pytest.mark.parametrize("name", [*BODIES, *HELPERS])
 def test_gradient(executor: Any, name: str, recorded: bool) -> None:

@@ -60,6 +60,7 @@ def result(executor: Any, kernel: Kernel, width: int) -> Any:
     return y
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", BY_ROWS | AS_BEFORE)
 def test_rows_agree_with_the_reference(name: str, kernels: dict[str, Kernel]) -> None:
     assert ("gpuad_row_of<" in host_source([kernels[name]])) == (name in BY_ROWS)

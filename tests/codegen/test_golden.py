@@ -30,6 +30,7 @@ def adjoint(name: str) -> Any:
     return shipped(name).adjoint(grid=grid, block=block, args=args, shared_mem=shared_mem, **active)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", CASES)
 def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
     golden(f"{name}.cu", f"{adjoint(name).source.rstrip()}\n\n// {str(adjoint(name).explain()).replace(chr(10), chr(10) + '// ')}\n")
@@ -74,6 +75,7 @@ def serves_a_stack(stmt: Stmt, made: Adjoint) -> bool:
     return buffer in scratch or local or bool(counter)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", CASES)
 def test_reverse_is_no_longer_than_it_needs_to_be(name: str) -> None:
     """At most 2.5 times the primal's statements, its stack aside, and one more for each active number: the sum over its block."""

@@ -83,6 +83,7 @@ def kernels() -> dict[str, Kernel]:
 HOSTS = (Host(), Host(workers=3))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", FLAT | KEPT)
 def test_which_loops_become_loops_over_elements(name: str, kernels: dict[str, Kernel]) -> None:
     assert flat(kernels[name]) == (name in FLAT)
@@ -136,6 +137,7 @@ SUMMED = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", SUMMED)
 def test_sums_over_threads_agree_with_the_reference(name: str) -> None:
     text = f'extern "C" __global__ void summed(float* y, const float* x, float a, float b, int n) {{ {SUMMED[name]} }}'

@@ -36,6 +36,7 @@ def arguments(nx: int, ny: int) -> tuple[Any, ...]:
     return u, v, Duplicated(np.abs(c.primal) + 0.5, c.shadow), nx, ny
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", share(list(BODIES), 2))
 def test_gradients_around_edges(name: str) -> None:
     text = KERNEL.replace("BODY", BODIES[name])

@@ -110,6 +110,7 @@ def reverse_of(name: str) -> str:
     return text
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", share([*IN_STEP, *ALONE], 4))
 def test_same_bits_as_thread_by_thread(name: str) -> None:
     """In full strips and in such that are not."""
@@ -123,6 +124,7 @@ def test_same_bits_as_thread_by_thread(name: str) -> None:
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-6)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", share([*ALONE, *IN_STEP][1:], 3))
 def test_gradients_are_right(name: str) -> None:
     x, y, z, *rest = given(N)
@@ -134,6 +136,7 @@ def test_gradients_are_right(name: str) -> None:
         check_gradient(k, (Const(values), *doubles, rest[0], np.float64(0.25), *rest[2:]), grid=grid_of(name), block=(64,), directions=1)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", IN_STEP)
 def test_lanes_keep_their_values_side_by_side(name: str) -> None:
     text = reverse_of(name)
@@ -142,6 +145,7 @@ def test_lanes_keep_their_values_side_by_side(name: str) -> None:
     assert not re.search(r"_saved\[\w+_top", text)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ALONE)
 def test_threads_that_run_alone(name: str) -> None:
     assert "gpuad_strips_k_reverse" not in reverse_of(name)

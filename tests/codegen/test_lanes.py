@@ -144,6 +144,7 @@ def test_what_waits_for_a_root_is_in_a_loop_of_its_own() -> None:
     assert " r[64];" not in host_source([made(little)])
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("numbers", "threads"), [(3, 64), (7, 64), (8, 128), (30, 128), (40, 32), (150, 16)])
 def test_strips_are_as_wide_as_what_they_hold_allows(numbers: int, threads: int) -> None:
     """With one sum more: in registers, in the first cache, or few threads at once."""

@@ -39,7 +39,7 @@ def located(text: str) -> list[tuple[int, str]]:
     return [(int(number), line.strip()) for number, line in found]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", share(list(CASES), 3))
 def test_nothing_else_is_changed(name: str) -> None:
     for what, made in texts.kernels(name, "reference"):

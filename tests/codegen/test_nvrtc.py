@@ -100,7 +100,7 @@ def cooperative() -> Kernel:
 PRINTED = [(build, arch) for build in (functions, memory, cooperative) for arch in ARCHITECTURES]
 
 
-@pytest.mark.parametrize(("build", "arch"), share(PRINTED, 4), ids=lambda x: getattr(x, "__name__", x))
+@pytest.mark.parametrize(("build", "arch"), share(PRINTED, 8), ids=lambda x: getattr(x, "__name__", x))
 def test_everything_that_can_be_printed_compiles(build: object, arch: str) -> None:
     k = build()  # type: ignore[operator]
     cubin = compile_cuda(cuda_source([k]), arch)

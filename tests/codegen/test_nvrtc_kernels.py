@@ -34,7 +34,7 @@ TEXTS = [(name, variant) for name in CASES for variant in ("plain", "atomic")]
 IN_TURNS = [(name, "atomic", ARCHITECTURES[k % 3]) for k, name in enumerate(CASES)]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("name", "variant", "arch"), [(*t, a) for t in TEXTS for a in ARCHITECTURES] if NIGHTLY else IN_TURNS)
 def test_generated_adjoint_compiles_and_launches(name: str, variant: str, arch: str) -> None:
     made = text(name, variant)
@@ -45,7 +45,7 @@ def test_generated_adjoint_compiles_and_launches(name: str, variant: str, arch: 
         assert nvrtc.launchable(needs[kernel_name], x * y * z, arch, shared_mem), (kernel_name, needs[kernel_name])
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", share(list(CASES), 2))
 def test_printed_primal_compiles(name: str) -> None:
     """The primal as gpuad prints it is what the GPU executor launches."""
@@ -56,6 +56,7 @@ def test_printed_primal_compiles(name: str) -> None:
     assert needs[primal.name].registers > 0
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", share(list(CASES), 2))
 def test_forward_and_reverse_in_one_kernel_compile(name: str) -> None:
     """Where `autodiff` runs both in one launch, the text of it."""

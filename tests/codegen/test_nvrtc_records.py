@@ -23,7 +23,7 @@ BODIES = [(module, name) for module in (test_vectors, test_structs, test_half) f
 TRIED = share(BODIES, 2)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(("module", "name"), TRIED, ids=[f"{m.__name__.removeprefix('test_')}-{n}" for m, n in TRIED])
 def test_compiles(module: ModuleType, name: str) -> None:
     kernel = module.kernel_of(module.BODIES[name])

@@ -85,6 +85,7 @@ def test_which_threads_are_done_twice(name: str) -> None:
     assert "gpuad_strip" not in host_source([made(name)], no_alias=False)  # what is stored may be what another thread reads
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("n", [15, 16, 17, 18, 33, 47])
 def test_a_program_and_its_gradient(n: int) -> None:
     """Of a step whose adjoint first assigns what it has gathered and, in the end, adds it."""

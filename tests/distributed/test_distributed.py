@@ -55,6 +55,7 @@ def test_nccl() -> None:
     passes(min(2, cupy.cuda.runtime.getDeviceCount()), "nccl_on_gpu")
 
 
+@pytest.mark.nightly
 def test_the_demonstration(tmp_path: Path) -> None:
     """One iteration on two ranks; the map is not found yet, which the command says."""
     done = job(2, str(HERE / "demo_in_small.py"), str(tmp_path / "plate.png"))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from nightly import NIGHTLY
 from ranks import HERE, Job, needs_mpi
 
@@ -47,6 +48,7 @@ def test_a_rank_that_does_not_answer(tmp_path: Path) -> None:
         assert any("nothing came from the other ranks for 2 s" in text for _, text in said.values())
 
 
+@pytest.mark.nightly
 def test_a_rank_that_goes_its_own_way(tmp_path: Path) -> None:
     """It raises where no tape records, or makes another call."""
     raises, other = Alone(tmp_path, 3, "raises outside"), Alone(tmp_path, 2, "other length")

@@ -203,7 +203,7 @@ def planned(name: str) -> Any:
     return CASES[name].kernel.planned(*CASES[name].make(), **CASES[name].call)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_values(name: str, executor: str) -> None:
@@ -217,7 +217,7 @@ def test_values(name: str, executor: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-5 if found.dtype == np.float32 else 1e-13)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("way", [(True, True), (False, True), (True, False)], ids=["usual", "all recorded", "atomic"])
@@ -228,7 +228,7 @@ def test_gradients(name: str, executor: str, way: tuple[bool, bool]) -> None:
     assert not any("no dot product" in note for note in report.notes), report
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 @pytest.mark.parametrize("name", share(list(CASES), 2))
 def test_text_primal_and_adjoint_compile(name: str) -> None:

@@ -36,6 +36,7 @@ def elementwise(name: str) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("name", "executor"), [*((name, "reference") for name in DTYPES), ("bfloat16", "host")])
 @pytest.mark.parametrize("kernel", ["letters", "mixed", "raw"])
 def test_elementwise(kernel: str, name: str, executor: str) -> None:
@@ -44,6 +45,7 @@ def test_elementwise(kernel: str, name: str, executor: str) -> None:
         check_gradient(k, args)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize(
     ("map_expr", "reduce_expr", "post", "identity", "reduce_type"),

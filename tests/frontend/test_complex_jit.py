@@ -94,6 +94,7 @@ def test_values(name: str, executor: str) -> None:
     assert np.allclose(x, expected[1], rtol=1e-12)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("kind", "real", "executor"), [("D", "d", "reference"), ("F", "f", "reference")])
 @pytest.mark.parametrize("name", KERNELS)
 def test_gradient(name: str, kind: str, real: str, executor: str) -> None:

@@ -73,6 +73,7 @@ def test_proj(executor: str) -> None:
     np.testing.assert_array_equal(np.copysign(1, z.imag), [1, -1, -1, 1])
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "statement",
     [

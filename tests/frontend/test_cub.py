@@ -67,6 +67,7 @@ def _scan(shape: tuple[int, int, int], call: str) -> str:
     return f"typedef {kind} S; __shared__ typename S::TempStorage temp; double s = 0, all = 0; S(temp).{call}; y[i] = s * (1 + all);"
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("shape", "op"), share([(shape, op) for shape in SHAPES for op in OPERATORS], 5))
 def test_reductions_of_blocks(shape: tuple[int, int, int], op: str, executor: Any) -> None:
     n = int(np.prod(shape))
@@ -78,6 +79,7 @@ def test_reductions_of_blocks(shape: tuple[int, int, int], op: str, executor: An
     np.testing.assert_allclose(dx.reshape(2, n), seeds[:, None] * partials, rtol=1e-12)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("shape", "op"), share([(shape, op) for shape in SHAPES for op in OPERATORS], 5))
 def test_scans_of_blocks(shape: tuple[int, int, int], op: str, executor: Any) -> None:
     n = int(np.prod(shape))
@@ -194,6 +196,7 @@ def _loaded(v: np.ndarray) -> np.ndarray:
     return items.ravel()[:48]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", OTHERS)
 def test_others(name: str, executor: Any) -> None:
     body, expected = OTHERS[name]
@@ -224,6 +227,7 @@ def test_a_storage_that_is_used_again_without_a_barrier_is_a_race() -> None:
         gpuad.autodiff(_kernel(body), 1, N, (Duplicated(_x(N)), Duplicated(np.zeros(N), np.ones(N))))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC: pip install nvidia-cuda-nvrtc")
 @pytest.mark.parametrize(
     ("name", "more"), [("two with one storage", 0), ("exclusive, undefined for the first", 0), ("lanes", 0), ("exclusive", 256)]

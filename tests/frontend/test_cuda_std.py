@@ -53,6 +53,7 @@ def _x() -> np.ndarray:
     return np.random.default_rng(2).uniform(0.6, 1.4, N)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", BODIES)
 def test_values_and_gradients(name: str, executor: Any) -> None:
     body, expected = BODIES[name]

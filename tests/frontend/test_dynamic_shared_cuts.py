@@ -37,6 +37,7 @@ def _kernel(cuts: str, use: str = USE) -> gpuad.Kernel:
     return gpuad.kernel(f"{HEAD}{cuts}\n{use} }}", "k")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", CUTS)
 def test_gradient(name: str, executor: str) -> None:

@@ -50,6 +50,7 @@ BODIES = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("body", "written_out"), BODIES.values(), ids=BODIES)
 def test_as_written_out(body: str, written_out: str) -> None:
     made = [

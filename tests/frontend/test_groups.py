@@ -75,7 +75,7 @@ def moved(way: str, lane: int, n: int, size: int) -> int:
     return first + other if 0 <= other < size else lane
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("way", ["shfl", "shfl_down", "shfl_up", "shfl_xor"])
 @pytest.mark.parametrize("size", [1, 4, 32])
 def test_every_lane_of_every_tile(way: str, size: int) -> None:
@@ -139,6 +139,7 @@ def jacobian(f: Callable[[Any], Any], x: Any) -> Any:
     return np.stack(columns, axis=1)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("size", [32, 4, 1])
 def test_collectives_against_the_dense_jacobian(name: str, size: int) -> None:
@@ -234,6 +235,7 @@ PROGRAMS: dict[str, str] = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("way", ["usual", "everything recorded"])
 def test_programs(name: str, way: str) -> None:
@@ -243,6 +245,7 @@ def test_programs(name: str, way: str) -> None:
         check_gradient(compiled(source(PROGRAMS[name], before=BLOCK_SUM), "k"), args, grid=2, block=64, race_check=True, directions=2)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_generated_text_needs_no_header(name: str) -> None:

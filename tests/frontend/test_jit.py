@@ -124,7 +124,7 @@ def test_values(name: str, executor: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5 if found.dtype == np.float32 else 1e-7)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("way", [(True, True), (False, True), (True, False)], ids=["usual", "all recorded", "atomic"])
@@ -143,7 +143,7 @@ def test_gradients(name: str, executor: str, way: tuple[bool, bool]) -> None:
     assert not any("no dot product" in note for note in report.notes), report
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 @pytest.mark.parametrize("name", CASES)
 def test_primal_and_adjoint_compile(name: str) -> None:
@@ -257,6 +257,7 @@ def _in_range(dtype: Any) -> Any:
 _COMPARED = [np.bool_, *(np.dtype(f"{kind}{size}").type for size in (1, 2, 4, 8) for kind in "iu"), np.float32, np.float64]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("one", _COMPARED)
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_integers_are_compared_as_int64(one: Any, executor: str) -> None:

@@ -116,7 +116,7 @@ BODIES = {
 }
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", BODIES)
 def test_same_as_without(name: str) -> None:
     x, y = _fields()
@@ -192,6 +192,7 @@ PASSED = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", PASSED)
 def test_passed_on(name: str) -> None:
     x, y = _fields()

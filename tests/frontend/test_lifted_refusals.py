@@ -33,6 +33,7 @@ POINTERS = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("loop", LOOPS)
 def test_barriers_that_all_threads_reach_as_often(loop: str) -> None:
     check(TILE % loop, lambda: (*pairs(N * M, N * M), N, M), N)
@@ -44,6 +45,7 @@ def test_barriers_that_they_do_not_are_refused(loop: str) -> None:
         gpuad.kernel(TILE % loop, "k")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize("body", POINTERS)
 def test_a_pointer_that_is_null_where_a_parameter_is(body: str, there: bool) -> None:

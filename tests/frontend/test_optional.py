@@ -48,6 +48,7 @@ def _fields() -> tuple[Any, Any, Any]:
     return rng.uniform(0.5, 1.5, N), rng.uniform(0.5, 1.5, N), rng.uniform(0.5, 1.5, N)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("body", BODIES)
 def test_with_and_without(executor: Any, body: str) -> None:
     kernel, (x, b, y) = _kernel(body), _fields()

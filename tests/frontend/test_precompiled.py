@@ -45,7 +45,7 @@ def read(text: SourceFile, options: tuple[str, ...], monkeypatch: pytest.MonkeyP
 CASES = [*((f.name, ()) for f in sorted(KERNELS.glob("*.cu"))), *((what, options) for what in REFUSED for options in OPTIONS)]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(("what", "options"), share(CASES, 3))
 def test_a_text_reads_alike(what: str, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     file = KERNELS / what

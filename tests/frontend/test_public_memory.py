@@ -110,6 +110,7 @@ def _fields() -> tuple[np.ndarray, np.ndarray]:
     return rng.uniform(0.6, 1.4, 3 * N), rng.uniform(0.6, 1.4, N)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", share(list(BODIES), 2))
 def test_same_as_written_out(name: str, executor: Any) -> None:
     found = []
@@ -122,6 +123,7 @@ def test_same_as_written_out(name: str, executor: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-13)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", BODIES)
 def test_derivatives(name: str) -> None:
     check_gradient(gpuad.kernel(_text(BODIES[name][0]), "k"), (*_fields(), N), grid=1, block=N)

@@ -94,7 +94,7 @@ TEMPORARIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("std", [11, 14, 17])
 @pytest.mark.parametrize(("before", "body"), TEMPORARIES)
 def test_copies_of_temporary_values(before: str, body: str, std: int) -> None:

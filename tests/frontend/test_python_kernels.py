@@ -58,6 +58,7 @@ def test_values(name: str, executor: str) -> None:
         np.testing.assert_allclose(arguments[position], value, rtol=1e-12)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("way", WAYS)

@@ -39,6 +39,7 @@ LOOPS: dict[str, tuple[str, Callable[[Field, Field], Field]]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", LOOPS)
 def test_range_for(name: str) -> None:
     body, wanted = LOOPS[name]

@@ -144,7 +144,7 @@ SINGLE = ("local array", "loop", "members", "whole", "copied", "chosen pointer",
 EVERY = [*((name, False) for name in BODIES), *((name, True) for name in share(list(BODIES), 4))]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("name", "recorded"), EVERY, ids=[f"{name}-{'all recorded' if all_ else 'analysed'}" for name, all_ in EVERY])
 def test_gradient(executor: Any, name: str, recorded: bool) -> None:
     kernel = kernel_of(BODIES[name])

@@ -88,6 +88,7 @@ def compiled() -> ctypes.CDLL:
     return ctypes.CDLL(str(folder / "unions.so"))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_as_the_compiler_has_it(name: str, executor: str) -> None:
@@ -101,6 +102,7 @@ def test_as_the_compiler_has_it(name: str, executor: str) -> None:
         np.testing.assert_allclose(own_p[field], p[field], rtol=1e-13, err_msg=field)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", [name for name in STATEMENTS if name != "a number by its bits"])
 def test_gradients(name: str) -> None:
     check_gradient(gpuad.kernel(text(name), "k"), state(), grid=(1,), block=(8,), directions=1)

@@ -254,6 +254,7 @@ def active(r: random.Random) -> Any:
 CHOICES = [unary, binary, binary, in_place, temporary, where, broadcast, across, across, active]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.usefixtures("as_on_a_gpu")
 @pytest.mark.parametrize("seed", range(cases(4, 36)))
 def test_random_programs(seed: int) -> None:
@@ -361,6 +362,7 @@ APART: Pieces = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.usefixtures("as_on_a_gpu")
 @pytest.mark.parametrize("name", APART)
 def test_what_stays_apart(name: str) -> None:
@@ -383,6 +385,7 @@ TOGETHER: Pieces = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", TOGETHER)
 def test_what_comes_together(name: str) -> None:
     with running("reference"):

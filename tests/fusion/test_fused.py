@@ -89,6 +89,7 @@ def test_one_launch(name: str) -> None:
     assert apart[-1] == f"{name}_reverse" and results == expected
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["both", "permuted", "shifted", "blocks", "compact", "asserted"])
 def test_two_launches(name: str) -> None:
     """Values from before and after are needed; an index from data; a gather; threads that meet; results of atomics; a launch that may end
@@ -170,6 +171,7 @@ def test_the_reverse_comes_last_where_it_reads_the_result() -> None:
     assert found.index("x[i] = exp(x[i])") < found.index("dx[i]")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["black_scholes", "saxpy", "activation", "relu_bias", "masked_update"])
 def test_shipped_kernels(name: str) -> None:
     """A grid-stride loop stays alone on a CPU, which runs it as one flat loop."""

@@ -310,6 +310,7 @@ def paired(name: str, n: int = N) -> Paired:
     return Paired(certified.Pointers(call, stage.parameters, kernel.primal()), kernel.primal(), stage, found.kernel, found.reverse_first)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", OPERANDS)
 def test_planted_faults_of_a_launch_and_its_reverse_are_refused(name: str) -> None:
     made, planted = paired(name), 0
@@ -373,6 +374,7 @@ def alike(apart: Sequence[Link], joined: Link) -> bool:
     return all(np.allclose(found[k], expected[k], rtol=1e-13, atol=0) for k in found)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("part", range(4))
 def test_small_launches(part: int) -> None:
     """Whatever is certified leaves what the launches leave apart, with no two threads that meet."""

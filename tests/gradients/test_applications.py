@@ -33,6 +33,7 @@ CONST_ARRAYS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CONST_ARRAYS)
 def test_references_to_arrays_that_are_const(name: str) -> None:
     """It is the array that the function gets, not a pointer to its first row."""
@@ -72,7 +73,7 @@ def pairs(fill: str, loop: str) -> Kernel:
     )
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", FILLED)
 @pytest.mark.parametrize("n", [8, 16, 21])
 def test_last_tile(name: str, n: int) -> None:
@@ -81,6 +82,7 @@ def test_last_tile(name: str, n: int) -> None:
     check_gradient(pairs(fill, loop), (np.linspace(0.5, 1.5, n), np.zeros(n), n), grid=(-(-n // 8),), block=(8,))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", FILLED)
 def test_last_tile_is_filled_again(name: str) -> None:
     """Nothing is recorded of tiles that each iteration fills as far as it reads them: all pairs would be a lot."""
@@ -191,6 +193,7 @@ void median(const float* __restrict__ u, float* __restrict__ v, int n, int h, lo
 """
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("processor", ["haswell", "skylake", "znver3", "skylake-avx512"])
 def test_no_gather_instructions(tmp_path: Path, processor: str) -> None:
     """g++ 12 makes masks of them that are all 0 where a condition is the same for a whole loop: a median came out as 0."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from attack_cases import CASES, Case
 from attack_oracle import Oracle, vectors
+from nightly import share
 
 import gpuad
 from gpuad import Active, Const, Duplicated, errors, pipeline
@@ -86,10 +87,12 @@ def _check(case: Case, oracle: Oracle, way: str) -> None:
         assert abs(got - want) <= TOLERANCE * (1 + abs(want)), f"<dz, v> is {got}, differences say {want}"
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("case", RIGHT)
 def test_gradient_is_right(case: Case, folder: Path) -> None:
-    for way in ("analysed", "recorded"):
-        _check(case, Oracle(case, folder), way)
+    oracle = Oracle(case, folder)
+    for way in share(("analysed", "recorded"), 2):
+        _check(case, oracle, way)
 
 
 @pytest.mark.parametrize("case", [_marked(c) for c in CASES if "host" in c.flags])
@@ -97,6 +100,7 @@ def test_gradient_is_right_on_the_host(case: Case, folder: Path) -> None:
     _check(case, Oracle(case, folder), "host")
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("case", TANGENTS)
 def test_tangent_is_right(case: Case, folder: Path) -> None:
     roots, tangents = case.state(), vectors(case, 1, case.active)

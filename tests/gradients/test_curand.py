@@ -107,6 +107,7 @@ extern "C" __global__ void k(unsigned long long seed, unsigned long long sub, un
 }"""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("drawn", DRAWN, ids=lambda d: f"{d.state}{d.start}")
 def test_the_numbers_and_the_state_are_curand_s(drawn: Drawn, executor: str) -> None:
@@ -184,6 +185,7 @@ def seeded(n: int, seed: int = 7) -> Any:
     return states
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "V48"])
 def test_states_of_any_integers(dtype: str) -> None:
     """CuPy's users keep states in whatever has as many bytes."""

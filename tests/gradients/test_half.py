@@ -95,7 +95,7 @@ def active(kind: str = "half") -> list[Any]:
     return [*map(Duplicated, arrays), Active(a, np.zeros((), np.float32)), b, n]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("name", BODIES)
 def test_gradient(name: str, kind: str) -> None:
@@ -103,7 +103,7 @@ def test_gradient(name: str, kind: str) -> None:
         testing.check_gradient(kernel_of(BODIES[name], kind), active(kind), grid=1, block=8)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("name", "kind"), [(name, [*DTYPES][k % 2]) for k, name in enumerate(BODIES)])
 def test_executors_agree(name: str, kind: str) -> None:
     """Bit for bit in the primal: rounding to 16 bits is the same everywhere; adjoints are formed from the same numbers. Each body in one of
@@ -296,6 +296,7 @@ def test_structs_of_halves() -> None:
         gpuad.autodiff(kernel, 1, 8, (Duplicated(structs, np.zeros((8, 2), np.float32)), Duplicated(np.ones(8, np.float32))))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize(
     ("body", "message"),

@@ -744,6 +744,7 @@ def by_field(arrays: Arrays) -> Arrays:
     return found
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", CASES)
 def test_primal_against_its_model(name: str, executor: Any) -> None:
     case = CASES[name]

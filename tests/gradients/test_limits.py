@@ -104,6 +104,7 @@ def exact(function: Function, at: tuple[float, float]) -> dict[str, Any]:
     return {name: number if abs(number) > mp.mpf(10) ** -140 else mp.zero for name, number in found.items()}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize(("real", "expression", "function"), CASES, ids=lambda v: v if isinstance(v, str) else "")
@@ -138,6 +139,7 @@ def test_a_quotient_by_the_gamma_function(executor: str, x: float) -> None:
     np.testing.assert_allclose([found["rx"][0], found["fx"][0], found["hxx"][0]], [*map(float, (slope, slope, curve))], 1e-12)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize(("real", "x"), [("float", 1e-30), ("float", 1e-3), ("float", 3.0), ("double", 1e-200), ("double", 0.5)])
 def test_a_power_of_itself(executor: str, real: str, x: float) -> None:

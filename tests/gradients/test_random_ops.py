@@ -20,7 +20,7 @@ from tape_tools import cuda, running
 
 from gpuad import Active, Duplicated, Tape, ops
 
-PROGRAMS = cases(4, 12)
+PROGRAMS = cases(2, 12)
 LENGTH = 10
 NAMES = "abczf"
 PARTS: list[Any] = [

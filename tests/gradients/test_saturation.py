@@ -84,6 +84,7 @@ def second(k: Any, x: np.ndarray[Any, Any], executor: str = "host") -> np.ndarra
     return zeros[2]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_finite_values_have_finite_derivatives(name: str) -> None:
@@ -117,6 +118,7 @@ def test_the_log_of_a_small_quotient(text: str) -> None:
         np.testing.assert_allclose(reverse(kernel(text, "float"), x, executor), -2 / x, 1e-4)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     ("text", "sign"),

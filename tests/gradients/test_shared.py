@@ -34,7 +34,7 @@ def ways(number: int) -> list[str]:
     return [first, *(others if NIGHTLY else others[number // 4 % len(others) :][: number % 4 == 3])]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(("name", "way"), [(name, way) for number, name in enumerate(KERNELS) for way in ways(number)])
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_gradient(name: str, executor: str, way: str) -> None:
@@ -46,7 +46,7 @@ def test_gradient(name: str, executor: str, way: str) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(6)
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 @pytest.mark.parametrize("name", share(list(KERNELS), 2))
 def test_generated_text_compiles(name: str) -> None:
@@ -115,6 +115,7 @@ LOCAL_ARRAYS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", LOCAL_ARRAYS)
 def test_local_array_of_those_that_have_not_returned_before_a_barrier(name: str, executor: str) -> None:
@@ -306,6 +307,7 @@ def adjoints_of(kernel: Any) -> dict[Any, Any]:
     return {key[1]: found for key, found in api.kernel(kernel).specializations.items() if key[0] == "reverse"}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", [*REFILLED, *KEPT])
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_tiles(name: str, executor: str) -> None:

@@ -90,6 +90,7 @@ BRANCHES = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", BRANCHES)
 def test_tangents_of_maxima_in_loops_within_branches(name: str, executor: str) -> None:
@@ -133,6 +134,7 @@ AXES: dict[str, Any] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("function", AXES)
 def test_roots_of_complex_numbers_on_the_axes(function: str, executor: str) -> None:

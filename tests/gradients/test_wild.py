@@ -186,6 +186,7 @@ template <class T> __global__ void k(const T* x, T* y, int n) {
 }"""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("raw", "cast"),
     [
@@ -280,6 +281,7 @@ extern "C" __global__ void k(const double* x, double* y, int n) {
 }"""
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "leave",
     [
@@ -412,6 +414,7 @@ def test_store_with_a_hint_for_the_caches(store: str) -> None:
     assert np.allclose(dx, 2 * x) and not dy.any()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "body",
     [

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nightly import share
+from nightly import NIGHTLY, share
 
 jax = pytest.importorskip("jax", reason="JAX is not installed: pip install 'gpuad[jax]'")
 
@@ -51,7 +51,7 @@ def values(n: int = N, seed: int = 0) -> Any:
     return jnp.asarray(np.random.default_rng(seed).normal(size=n))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", share(list(TWENTY), 2))
 def test_check_grads_in_both_modes_under_jit(name: str) -> None:
     d = described(name)
@@ -130,7 +130,7 @@ def test_second_derivatives() -> None:
     args, ways = (values(5), values(5, 1), jnp.asarray(0.7)), (values(5, 2), values(5, 3), jnp.asarray(0.3))
     loss = lambda f: lambda *args: (f(*args) ** 2).sum()  # noqa: E731
     every = (0, 1, 2)
-    for derive in (
+    ways_to_derive = (
         lambda f: jax.hessian(loss(f), argnums=every)(*args),
         lambda f: jax.jvp(jax.grad(loss(f), argnums=every), args, ways)[1],
         lambda f: jax.jit(
@@ -141,15 +141,17 @@ def test_second_derivatives() -> None:
         lambda f: jax.grad(lambda v: (jax.vjp(f, *args)[1](v)[1] ** 2).sum())(ways[0]),  # by the seed alone
         lambda f: jax.jacfwd(lambda v: jax.jvp(jax.grad(loss(f)), args, (v, *ways[1:]))[1])(ways[0]),  # by the direction alone
         lambda f: jax.vmap(jax.hessian(lambda x: loss(f)(x, *args[1:])))(jnp.stack([args[0], ways[0]])),
-    ):
+    )
+    for derive in share(ways_to_derive, 3):
         for a, b in zip(jax.tree.leaves(derive(own)), jax.tree.leaves(derive(theirs)), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
-    check_grads(own, args, order=2, modes=("rev",), rtol=1e-4)
-    for derive in (
+    check_grads(own, args, order=2 if NIGHTLY else 1, modes=("rev",), rtol=1e-4)
+    third = (
         jax.jacfwd(jax.jacfwd(loss(own))),
         jax.jacfwd(jax.hessian(loss(own))),
         jax.grad(lambda *a: jax.hessian(loss(own))(*a)[0, 0]),
-    ):
+    )
+    for derive in share(third, 3):
         with pytest.raises(gpuad.UnsupportedError, match=r"twice at most, the second time a reverse pass: .*jax\.jvp of jax\.grad"):
             derive(*args)
 

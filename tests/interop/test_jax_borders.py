@@ -113,7 +113,7 @@ def close(found: Any, expected: Any, dtype: str) -> None:
         np.testing.assert_allclose(np.asarray(a).astype(wide), np.asarray(b).astype(wide), rtol=digits, atol=digits * 8)
 
 
-@pytest.mark.one_of(10)
+@pytest.mark.one_of(20)
 @pytest.mark.parametrize("form", ["function", "overwriting", "program"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", TYPES)
@@ -123,7 +123,7 @@ def test_types(dtype: str, way: str, form: str) -> None:
     close(own, theirs, dtype)
 
 
-@pytest.mark.one_of(10)
+@pytest.mark.one_of(20)
 @pytest.mark.parametrize("form", ["function", "overwriting", "program"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("operand", list(OPERANDS)[1:])
@@ -141,7 +141,7 @@ def doubled(f: Any) -> Any:
     return lambda x, w: jnp.concatenate([f(part, w) for part in jnp.split(x, 2)])
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("form", ["function", "overwriting", "program"])
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("way", WAYS)
@@ -155,7 +155,7 @@ def test_a_replicated_weight_gets_the_gradients_of_all_devices(way: str, check: 
     close(derive(over_two(forms("float64")[form], check, P())), derive(doubled(plain)), "float64")
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("form", ["function", "overwriting", "program"])
 @pytest.mark.parametrize("check", [True, False])
 def test_sums_over_devices(check: bool, form: str) -> None:

@@ -51,6 +51,7 @@ def _some(*shape: int) -> Any:
     return np.random.default_rng(0).uniform(0.6, 1.4, shape)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("text", "name", "grid", "block", "args"),
     [

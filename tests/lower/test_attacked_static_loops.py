@@ -66,6 +66,7 @@ BY_CONSTANTS = [
 ]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("body", BY_CONSTANTS)
 def test_loops_by_constants(body: str) -> None:
     check(kernel(body), Reference())
@@ -87,7 +88,7 @@ BY_NUMBERS = [
 ]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("body", BY_NUMBERS)
 def test_one_kernel_with_many_numbers(body: str) -> None:
     """The depth of a stack that served one launch is not that of the next."""

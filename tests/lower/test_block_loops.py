@@ -61,6 +61,7 @@ def result(executor: Any, kernel: Kernel) -> Any:
     return y
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", CASES)
 def test_threads_of_a_block_that_run_at_once(name: str) -> None:
     body, announced, in_step = CASES[name]

@@ -60,6 +60,7 @@ BEFORE = """struct Pair { double v[2]; double f; };
 __device__ void product(double* v, const double* w) { v[2] = v[0] * w[0]; v[0] = v[2]; }"""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", ["reference", "host"])
 @pytest.mark.parametrize("name", BODIES)
 def test_elements_are_variables(name: str, executor: str) -> None:

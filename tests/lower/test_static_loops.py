@@ -64,7 +64,7 @@ COUNTED = [
 ]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("body", COUNTED)
 def test_loops_by_constants(body: str, executor: Any) -> None:
     k = kernel(body)
@@ -84,6 +84,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("body", OTHERS)
 def test_other_loops_stay_what_they_are(body: str, executor: Any) -> None:
     k = kernel(body)

@@ -34,6 +34,7 @@ STENCILS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", STENCILS)
 def test_stencils_with_tables_are_gathered(name: str) -> None:
     text = HEAD + STENCILS[name] + "\n}"
@@ -78,6 +79,7 @@ GIVEN = """extern "C" __global__ void k(const float* u, float* v, const short* a
 }"""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("body", "text"),
     [

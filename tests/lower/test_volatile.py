@@ -114,6 +114,7 @@ def test_gradients_of_the_idioms() -> None:
     check(SCAN, (rng.normal(size=64), np.int32(32)), 1, (64,))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
 def test_gradients_of_steps(statement: str) -> None:
     check(STEPS.format(statement), (np.random.default_rng(2).uniform(0.2, 1.2, 64), np.int32(3)), 1, (64,))
@@ -167,6 +168,7 @@ DECLARED = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("declared", DECLARED.values(), ids=DECLARED)
 def test_parameters_that_are_declared_as_arrays(declared: str, executor: str) -> None:
@@ -201,6 +203,7 @@ CASTS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("declared", "statement"), CASTS.values(), ids=CASTS)
 def test_casts_of_dynamic_memory(declared: str, statement: str) -> None:
     """The way of the last warp: memory that is declared without volatile is given to it as volatile."""

@@ -65,7 +65,7 @@ def outcome(function: Any, theirs: Any, form: str, tape: bool) -> str:
     return "recorded" if any(isinstance(p, Duplicated) for p in parts) else "plain"
 
 
-@pytest.mark.parametrize(("room", "name"), share(NAMES, 3))
+@pytest.mark.parametrize(("room", "name"), share(NAMES, 6))
 def test_a_public_name(room: str, name: str) -> None:
     theirs, ours = getattr(ROOMS[room], name), getattr(space(room), name)
     if isinstance(theirs, types.ModuleType):
@@ -98,7 +98,7 @@ PLAIN = [
 ]  # fmt: skip
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", RECORDED)
 def test_what_is_recorded(name: str) -> None:
     assert "recorded" in {outcome(getattr(np, name), getattr(numpy, name), form, True) for form in FORMS}

@@ -178,6 +178,7 @@ def test_a_race_of_indices_at_different_paces_is_refused(body: str) -> None:
         launched(body)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("body", "n", "threads"),
     [

@@ -106,7 +106,7 @@ def close(found: Any, expected: Any, dtype: Any) -> None:
 EVERY = [(e, dtype) for k, e in enumerate([*ANALYTIC, *OTHERS]) for dtype in (np.complex64, np.complex128)[:: 1 - k % 2 * 2]]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("expression", "dtype"), share(EVERY, 2))  # on a push each in one of the precisions, in turns
 def test_function(executor: Any, expression: str, dtype: Any) -> None:
     kind = "float" if dtype == np.complex64 else "double"
@@ -127,6 +127,7 @@ def test_function(executor: Any, expression: str, dtype: Any) -> None:
     close(dz, expected, dtype)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 @pytest.mark.parametrize("expression", NAMED)
 def test_cu_complex(executor: Any, expression: str, dtype: Any) -> None:
@@ -160,7 +161,7 @@ BODIES: dict[str, str] = {
 }  # fmt: skip
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", BODIES)
 def test_gradient(executor: Any, name: str) -> None:
     text = f"""#include <cupy/complex.cuh>

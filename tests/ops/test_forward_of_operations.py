@@ -47,7 +47,7 @@ def scattered(x: Any, y: Any) -> Any:
     return z * z
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", [*CASES, *MORE])
 def test_tangents(name: str) -> None:
     program, arrays = (CASES | MORE)[name]

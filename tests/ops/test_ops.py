@@ -73,14 +73,14 @@ UNARY = ["negative", "exp", "log", "sqrt", "sin", "cos", "tan", "tanh", "sinh", 
 BINARY = ["add", "subtract", "multiply", "divide", "power", "maximum", "minimum"]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", UNARY)
 def test_unary(executor: None, name: str, dtype: Any) -> None:
     check(getattr(ops, name), positive(5, dtype=dtype), plain=getattr(np, name), tolerance=1e-3 if dtype == np.float32 else 1e-7)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", BINARY)
 def test_binary_with_broadcasting(executor: None, name: str, dtype: Any) -> None:
@@ -88,6 +88,7 @@ def test_binary_with_broadcasting(executor: None, name: str, dtype: Any) -> None
     check(getattr(ops, name), *arrays, plain=getattr(np, name), tolerance=1e-3 if dtype == np.float32 else 1e-7)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "power"])
 def test_in_place_operators(executor: None, name: str) -> None:
     symbol = {"add": "+=", "subtract": "-=", "multiply": "*=", "divide": "/=", "power": "**="}[name]
@@ -121,6 +122,7 @@ def test_where_and_clip(executor: None) -> None:
     check(lambda x: np.where(mask, x, 1.0), x)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("where", ["high", "low", "x", "beside high"])
 def test_clip_into_an_operand(executor: None, where: str) -> None:
     rng = np.random.default_rng(3)
@@ -899,7 +901,7 @@ def test_on_a_stand_in_for_the_gpu(cupy: Any) -> None:
 @pytest.mark.skipif(not nvrtc.available(), reason="there is no NVRTC: pip install nvidia-cuda-nvrtc")
 @pytest.mark.parametrize("dtype", share(["float32", "float64"], 2))
 def test_generated_text_compiles_for_a_gpu(dtype: str) -> None:
-    for name, entry in table.TABLE.items():
+    for name, entry in share(list(table.TABLE.items()), 4):
         count = entry.ufunc.nin + entry.raw
         arrays = tuple(text.Array(dtype, "1s"[i % 2]) for i in range(count + 1))
         spec = text.Spec(name, entry.expression, dtype, arrays, (), tuple(range(1, count + 1)), entry.raw, 0, "int")
@@ -995,6 +997,7 @@ def random_program(seed: int, length: int) -> Program:
     return program
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("seed", range(cases(4, 12)))
 def test_random_programs(seed: int) -> None:
     program, rng = random_program(seed, 10), np.random.default_rng(100 + seed)

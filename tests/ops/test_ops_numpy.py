@@ -67,6 +67,7 @@ POSITIVE = ["log2", "log10"]
 BINARY = ["arctan2", "hypot", "fmax", "fmin", "fmod", "remainder", "copysign"]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", [*UNARY, *POSITIVE, "arccosh"])
 def test_functions_of_one_number(name: str) -> None:
     x = numbers(3, 4, low=0.1 if name in POSITIVE else -1.0) * (0.9 if name != "arccosh" else 0.4) + (name == "arccosh") * 2.5
@@ -82,6 +83,7 @@ def test_functions_of_one_number(name: str) -> None:
     check(in_place, plain, x)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", BINARY)
 def test_functions_of_two_numbers(name: str) -> None:
     x, y = numbers(3, 4) * 3, numbers(4, seed=2)
@@ -107,7 +109,7 @@ def test_remainder_operators() -> None:
 AXES: list[Any] = [None, 0, 1, -1, (0, 2), (-1, -3), ()]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axis", AXES)
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "prod", "var", "std"])
@@ -260,6 +262,7 @@ def test_products_refuse_what_does_not_fit_before_anything_runs() -> None:
     np.testing.assert_allclose(a.shadow, np.ones((2, 2)) @ b.primal)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize(
     "text",
@@ -291,6 +294,7 @@ def test_einsum(text: str, dtype: Any) -> None:
     check(into_its_operand, lambda *a: a[0] * a[1] * a[0].T, numbers(3, 3, dtype=dtype), numbers(3, 3, dtype=dtype, seed=1))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize("trans", [0, "T", "C"])
@@ -321,7 +325,7 @@ def test_norms(dtype: Any) -> None:
 # --- transforms ------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize("name", ["fft", "ifft", "fft2", "ifft2", "fftn", "ifftn", "rfft", "irfft"])
@@ -394,6 +398,7 @@ def test_functions_of_one_complex_number(name: str) -> None:
         check(in_place, lambda z: getattr(np, name)(getattr(np, name)(z)[:, ::-1]) ** 2, z)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide"])
 def test_functions_of_two_complex_numbers(name: str) -> None:
     call, plain = getattr(ops, name), getattr(np, name)

@@ -22,6 +22,7 @@ def gradient(expression: str, x: float, y: float) -> tuple[float, float]:
     return float(pairs[0].shadow[0]), float(pairs[1].shadow[0])
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("expression", "da", "db"),
     [

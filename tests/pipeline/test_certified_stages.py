@@ -74,7 +74,7 @@ def passes(adjoint: Adjoint, call: Call) -> Iterator[tuple[pipeline.Stage, ...]]
         yield pipeline.stages(adjoint, call)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(
     ("name", "executor"), [*((name, "host") for name in CASES), *((name, "reference") for name in share(list(CASES), 12))]
 )
@@ -141,6 +141,7 @@ def plainly(name: str) -> tuple[Block, Run, frozenset[Buffer]]:
         return adjoint.marked(chosen), run_of(adjoint, call, adjoint.variant(chosen).body), plain
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["adam", "heat", "softmax", "tridiagonal", "block_softmax", "recurrence-iir"])
 def test_faults_in_how_a_kernel_accumulates_are_refused(name: str) -> None:
     """Each kind of fault, at each place where there can be one."""

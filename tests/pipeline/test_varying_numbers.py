@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS
-from nightly import cases
+from nightly import cases, share
 
 import gpuad
 from gpuad import Duplicated, api, pipeline
@@ -122,7 +122,7 @@ def mistaken(text: str, rng: random.Random) -> list[Numbers]:
 
 
 @pytest.mark.parametrize("seed", range(cases(12, 300)))
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 def test_a_fact_is_used_where_it_holds(seed: int, executor: Any) -> None:
     text = kernel_text(seed)
     with pipeline.executor_for_tests(executor):
@@ -130,7 +130,7 @@ def test_a_fact_is_used_where_it_holds(seed: int, executor: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1000, 1000 + cases(10, 300)))
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 def test_programs_save_and_reverse_as_if_each_launch_were_the_first(seed: int, executor: Any) -> None:
     rng, text = random.Random(seed), kernel_text(seed)
     order = [(rng.randrange(MOST), rng.randrange(MOST)) for _ in range(5)]
@@ -179,7 +179,7 @@ def test_a_key_that_lacks_a_number_is_found(fault: Callable[[], AbstractContextM
     """By the same comparison, of programs, whose reverse depends on where launches write."""
     order = [(a, 1) for a in (0, 1, 3, 2, 5, 4)]
     wrong = []
-    for name, body in WRONG.items():
+    for name, body in share(list(WRONG.items()), 2):
         text = f"{HEAD} if (i < n) {{ {body} }} }}"
         expected = recorded(text, order, False)
         with fault():
@@ -226,6 +226,7 @@ def test_a_proof_for_one_value_that_passes_for_all_is_found() -> None:
 # --- how often something is found out -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "body",
     [
@@ -258,6 +259,7 @@ def test_proofs_are_asked_for_the_first_values(body: str, on_tape: bool, monkeyp
     assert counts[0] == counts[1] <= (6 if "atomicAdd" in body else 4)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("body", "most"),
     [

@@ -165,6 +165,7 @@ def play(name: str, listener: Listener) -> None:
     program(gpuad.Tape(**options()))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_and_their_scripts(name: str, listener: Listener, golden: Callable[[str, str], None]) -> None:
     play(name, listener)
@@ -272,6 +273,7 @@ def test_a_script_hands_each_adjoint_what_its_operation_saw(name: str, listener:
         assert Interpreter(listing).run() == sum(op.adjoint and op.kind in ("launch", "rule") for op in listing.program.ops)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 8, 13])
 @pytest.mark.parametrize("budget", [None, 5, 6, 8, 12, 20])
 def test_scripts_of_all_lengths_and_budgets(steps: int, budget: int | None, listener: Listener) -> None:

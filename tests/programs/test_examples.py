@@ -47,7 +47,7 @@ def test_the_model_is_its_authors(name: str) -> None:
     assert {key: text for key, text in after.items() if key not in NEW} == before and set(after) >= NEW
 
 
-@pytest.mark.parametrize("name", share(list(SIZES), 3))
+@pytest.mark.parametrize("name", share(list(SIZES), 6))
 def test_it_is_fitted_and_drawn(name: str, tmp_path: Path) -> None:
     pytest.importorskip("scipy.optimize")
     pytest.importorskip("matplotlib").use("Agg")

@@ -112,7 +112,7 @@ def known(number: int) -> Any:
     return nothing_is_analysed() if number > 1 else contextlib.nullcontext()
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(12)
 @pytest.mark.parametrize("budget", [None, "64 MiB"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_changed_line(name: str, budget: str | None) -> None:
@@ -135,7 +135,7 @@ def test_one_changed_line(name: str, budget: str | None) -> None:
     assert not tape.explain().anew
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_changed_line(name: str) -> None:
     module = original(name)

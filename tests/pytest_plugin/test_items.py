@@ -292,6 +292,7 @@ def test_kernels_that_would_end_the_process_are_reported(project: pytest.Pyteste
     assert (project.path / "junit.xml").read_text().count("<failure") == len(DESTRUCTIVE)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("checks", ["gradient", "determinism", "memory"])
 def test_a_fault_is_reported_where_only_a_native_check_runs(project: pytest.Pytester, checks: str) -> None:
     configured(project, table=f'kernels = ["kernels"]\nchecks = ["{checks}"]')
@@ -415,6 +416,7 @@ def test_its_entry_point_is_the_module() -> None:
 REPORTS = ["--gpuad", "--gpuad-sarif=a.sarif", "--gpuad-code-quality=q.json"]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("option", REPORTS)
 def test_a_run_that_is_asked_for_launches_and_has_none_fails(project: pytest.Pytester, option: str) -> None:
     """A test of the project's own passes, and hides that nothing was looked at."""

@@ -118,6 +118,7 @@ def test_a_copy_past_the_caches_writes_what_it_is_to_write(size: int) -> None:
             assert np.array_equal(target, wanted)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("workers", WORKERS)
 def test_what_is_saved_long_before_it_is_read_goes_past_the_caches(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that saves 40 kB nine times: all but the last four of them, from the second recording on."""
@@ -158,6 +159,7 @@ def program(steps: int) -> tuple[gpuad.Tape, Callable[[], None], dict[str, Any],
     return tape, run, {"u": u.primal, "v": v.primal, "du": u.shadow, "dv": v.shadow, "da": da, "seed": seed}, {u: seed}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("workers", WORKERS)
 def test_a_program_with_sums(workers: int) -> None:
     found = []

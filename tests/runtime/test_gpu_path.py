@@ -22,30 +22,31 @@ from gpuad.runtime.actions import Copying, perform
 from gpuad.tape.memory.versions import gathering, scattering
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", share(list(CASES), 6))
 def test_case(cupy: Any, name: str) -> None:
     gpu_checks.agrees(cupy, name)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["saxpy", "softmax", "kepler-orbit", "gemm"])
 def test_forward_mode(cupy: Any, name: str) -> None:
     gpu_checks.agrees(cupy, name, gpuad.Forward)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", gpu_checks.SPLIT)
 def test_split_pair(cupy: Any, name: str) -> None:
     gpu_checks.split_agrees(cupy, name)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", gpu_checks.RUN_AS_TEXT)
 def test_golden_text(cupy: Any, name: str) -> None:
     gpu_checks.golden_runs(cupy, name)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("check", (*gpu_checks.CHECKS, *gpu_checks_2.CHECKS), ids=lambda check: check.__name__)
 def test_check(cupy: Any, check: Callable[[Any], None]) -> None:
     check(cupy)

@@ -263,6 +263,7 @@ def heat(t: Scalar) -> Kernel:
     return kernel(f"heat_{t}", (u, v, n, m), *lets, If(condition, body))
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("t", [I32, U32, I64], ids=str)
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("block", [(32, 8, 1), (5, 3, 1), (1, 1, 1)])
@@ -362,6 +363,7 @@ def total(t: Scalar) -> Kernel:
     return kernel(f"total_{t}", (x, s), Let(i, index()), Load(v, x, i), Accumulate(s, Cast(row, I32), v, How.REDUCED))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("t", [F32, F64], ids=str)
 @pytest.mark.parametrize("workers", [None, 1, 3])
 def test_sums_over_blocks(t: Scalar, workers: int | None) -> None:
@@ -438,6 +440,7 @@ def test_an_unsigned_loop_of_64_bits_runs_backward(host: Host, first: int) -> No
     np.testing.assert_array_equal(*results)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("sign", "numbers"), [("+", (65537, 65535)), ("-", (65537, 65535)), ("+", (65536, 65536)), ("+", (3, 1))])
 def test_unsigned_sums_that_wrap_into_the_array(host: Host, sign: str, numbers: tuple[int, int]) -> None:
     """65537 * 65535 is 2^32 - 1: the product does not wrap, the sum and the difference do."""

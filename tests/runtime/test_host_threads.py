@@ -61,6 +61,7 @@ def test_launches_of_several_callers_do_not_mix(kernel: Any) -> None:
     assert all(np.array_equal(y, 50 * (X * np.roll(X, -1))) for y in found)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("end", "threads"), [("m", {10: 1, 100_000: 3}), ("m < 5 ? m : 5", {100_000: 1}), ("s < m ? m : 3", {100_000: 1})])
 def test_few_threads_that_loop_long_are_shared_out(end: str, threads: dict[int, int]) -> None:
     """As far as the launch's numbers tell how long they loop."""

@@ -809,7 +809,7 @@ def close(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(float(np.abs(b).max(initial=0.0)), 1e-300))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", share(list(APPLICATIONS), 2))
 def test_application(name: str) -> None:
     for way in CHOSEN:

@@ -79,6 +79,7 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     ptx_cupy._shared_library.cache_clear()
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(cupy: Any, monkeypatch: pytest.MonkeyPatch, fault: Fault) -> None:
     changing = Changing(fault.right, fault.wrong)
@@ -120,6 +121,7 @@ def gradient(library: Any, name: str) -> Any:
     return [gpu_checks.on_host(array) for array in (y.primal, dx)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [

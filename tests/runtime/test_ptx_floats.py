@@ -98,6 +98,7 @@ def test_fma_of_what_is_no_number() -> None:
     np.testing.assert_array_equal(np.signbit(found[4:6]), [True, False])
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("rounding", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("name", ["add", "sub", "mul"])
 @pytest.mark.parametrize("type_", ["f32", "f64"])

@@ -562,7 +562,7 @@ EXAMPLES = [*integers(), *logic(), *reals(), *halves(), *comparisons(), *convers
 SECTIONS = sorted({e.section for e in EXAMPLES})
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("section", SECTIONS)
 def test_examples_of(section: str) -> None:
     """Each on all corners of its operands with one another."""

@@ -122,6 +122,7 @@ def test_steps_run_again_as_few_times_as_can_be() -> None:
     assert "6 checkpoints" in str(loop.tape.explain())
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("steps", "checkpoints", "percent"), [(60, 4, 12), (100, 6, 10), (300, 10, 6)])
 def test_the_first_recording_thins_its_checkpoints(steps: int, checkpoints: int, percent: int) -> None:
     """It does not know how long it gets, and comes near to the optimum all the same, within its budget from beginning to end."""
@@ -324,7 +325,7 @@ def test_a_budget_bounds_arrays_that_the_caller_keeps(shadows: bool) -> None:
         held.clear()
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("budget", [4, 8, *range(11, 16), 20, 26, 29, 40])
 def test_longer_programs_within_every_budget(budget: int) -> None:
     """What fits within fewer bytes fits within more, whatever the tape has recorded before."""
@@ -396,6 +397,7 @@ def test_a_failure_in_the_reverse_leaves_arrays_as_the_program_did() -> None:
     assert loop.run() == Loop(20).run()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("budget", [BYTES * 5, BYTES * 9, "1 MiB"])
 @pytest.mark.parametrize("recordings", [1, 2])
 def test_less_memory_than_the_budget_allows(budget: Any, recordings: int) -> None:

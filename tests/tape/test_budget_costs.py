@@ -63,6 +63,7 @@ def irregular(number: int, length: int) -> list[bool]:
     return [bool(b) for b in np.random.default_rng(number).random(length) < 0.3]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("number", range(4))
 def test_bits_are_those_without_a_budget_and_dear_operations_run_less_often(number: int) -> None:
     dear = irregular(number, 16)

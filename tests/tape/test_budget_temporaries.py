@@ -83,6 +83,7 @@ class Program:
         return [a.tobytes() for p in (self.x, self.w) for a in (p.primal, p.shadow)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("body", BODIES)
 def test_a_loop_that_makes_arrays_keeps_within_what_one_without_does(body: Body) -> None:
     """A few arrays and their shadows, and a few checkpoints, where each step made arrays that stayed; the same bits."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, running
-from nightly import cases
+from nightly import NIGHTLY, cases
 from test_interior_box import NX, Run, kernel
 
 import gpuad
@@ -95,13 +95,16 @@ def test_what_is_read_again_when_something_else_is_overwritten_stays_where_it_is
         assert not redirected(recording_of(tape))
 
 
-@pytest.mark.parametrize("first", range(0, cases(10, 60), 10))
+BATCH = 10 if NIGHTLY else 4
+
+
+@pytest.mark.parametrize("first", range(0, cases(BATCH, 60), BATCH))
 def test_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stencils over part of a field, in place, views, three fields: by a graph as by a tape, however much has to be copied along."""
     monkeypatch.setattr("gpuad.tape.memory.versions.GAPS", 10)
     monkeypatch.setattr("gpuad.tape.replay.buffer_rotation._LITTLE", 10)
     elsewhere = 0
-    for number in range(first, first + 10):
+    for number in range(first, first + BATCH):
         run = Run(number)
         held, other = run.fields(), run.fields()
         with running("reference"):
@@ -118,7 +121,7 @@ def test_random_programs(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
         for mine, theirs in zip(held, other, strict=True):
             np.testing.assert_array_equal(mine.primal, theirs.primal, err_msg=f"program {number}: {run.steps}")
             np.testing.assert_array_equal(mine.shadow, theirs.shadow, err_msg=f"program {number}: {run.steps}")
-    assert elsewhere > 10
+    assert elsewhere > BATCH
 
 
 def record(run: Run, fields: Any, tape: gpuad.Tape) -> None:

@@ -166,6 +166,7 @@ def test_a_program_that_comes_again(name: str, executor: str) -> None:
             close(reversed_once(tape, p, program, seed), expected(program, seed))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_graph(name: str, executor: str) -> None:
@@ -331,6 +332,7 @@ def random_program(rng: random.Random) -> Program:
     return program
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("number", range(cases(4, 8)))
 def test_random_programs_in_turn(number: int) -> None:
     """Each of two comes again and again, and they take the place of one another."""

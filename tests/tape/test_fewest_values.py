@@ -135,7 +135,7 @@ def _passed(program: Program, name: str, pair: Any) -> Any:
     return Duplicated(pair.primal.view(kind), pair.shadow.view(kind))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("real", ["double", "float"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_saved_bytes_and_gradient(name: str, real: str, executor: Any) -> None:

@@ -65,6 +65,7 @@ def coefficient(rod: Rod, _: Any) -> None:
     rod.k[0] *= 0.9
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("n", [N, 1 << 18])
 @pytest.mark.parametrize("between", [edge, last, damped, coefficient], ids=lambda f: f.__name__)
 def test_writes_between_launches_are_refused(between: Callable[[Rod, Any], None], n: int) -> None:

@@ -96,7 +96,7 @@ def test_a_scripts_bytes_are_those_of_its_memory(budget: int) -> None:
     assert tape.held("1 GiB").peak == 11 * rounded(8 * N)  # as it would be if nothing ran again
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("number", range(cases(6, 12)))
 @pytest.mark.parametrize("make", [held_launches, held_operations])
 def test_random_programs_hold_pieces_as_long_as_a_reversal_finds_them(number: int, make: Any) -> None:

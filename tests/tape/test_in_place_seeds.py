@@ -198,7 +198,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[Placed]:
     return found
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -335,6 +335,7 @@ def test_a_failure_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("seed", range(cases(6, 16)))
 def test_random_programs(seed: int) -> None:
     """Seeds that are kept, on a tape that is used again, and on a new one."""

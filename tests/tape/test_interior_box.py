@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from launch_tools import EXECUTORS, compiled, running
-from nightly import cases
+from nightly import NIGHTLY, cases
 from test_gather import stencil
 
 import gpuad
@@ -181,9 +181,12 @@ def kernel(name: str) -> Any:
     return compiled(PROGRAMS, name)
 
 
-@pytest.mark.parametrize("first", range(0, cases(20, 80), 20))
+BATCH = 20 if NIGHTLY else 6
+
+
+@pytest.mark.parametrize("first", range(0, cases(BATCH, 80), BATCH))
 def test_random_programs(first: int) -> None:
-    for number in range(first, first + 20):
+    for number in range(first, first + BATCH):
         run = Run(number)
         for got, right in zip(run.gradients(True), run.gradients(False), strict=True):
             np.testing.assert_allclose(
@@ -216,6 +219,7 @@ def boxed(tape: Any) -> bool:
     return any(role == "from" for step in steps for stage in step.stages for role, _ in stage.numbers)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("names", [("ahead",), ("behind",), ("lanes",), ("pairs",), ("ahead", "lanes", "behind", "pairs")])
 def test_threads_that_are_not_elements(names: tuple[str, ...], executor: str) -> None:
@@ -238,7 +242,7 @@ def test_threads_that_are_not_elements(names: tuple[str, ...], executor: str) ->
         np.testing.assert_allclose(got, right, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 @pytest.mark.parametrize("cover", [0, -1, 2])
 def test_stencils(dimensions: int, cover: int) -> None:
@@ -313,6 +317,7 @@ def stepped(name: str, plain: bool, executor: str, shape: tuple[int, int] = (NY,
         return tape, [u.shadow, v.shadow]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["heat", "fisher_kpp"])
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("executor", EXECUTORS)

@@ -91,7 +91,7 @@ def rows(kernel: Any, y: Any, x: Any, h: Any) -> None:
 
 @pytest.mark.parametrize("program", [steps, down, bare, rows])
 @pytest.mark.parametrize("name", BODIES)
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(6)
 def test_gradients_and_saved_bytes_are_those_of_calls_as_they_are(name: str, program: Callable[..., None], executor: Any) -> None:
     with pipeline.executor_for_tests(executor):
         found, saved = run(BODIES[name], program)
@@ -103,6 +103,7 @@ def test_gradients_and_saved_bytes_are_those_of_calls_as_they_are(name: str, pro
     assert saved == as_saved
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["index", "pointer", "loop", "row"])
 def test_arrays_that_share_memory(name: str) -> None:
     """The distance of the arrays changes with the number: of each step by itself."""

@@ -50,7 +50,7 @@ def test_within_a_segment_nothing_runs_more_than_twice() -> None:
 # --- a file ----------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("steps", [2, 5, 12, 40])
 @pytest.mark.parametrize("checkpoints", [2, 3, 5])
 def test_a_file_takes_checkpoints(steps: int, checkpoints: int, tmp_path: Path) -> None:

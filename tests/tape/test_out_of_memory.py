@@ -94,6 +94,7 @@ def oracle() -> Any:
 BUDGETS = [None, "1 GiB", 24 * 512 + 16 * 512]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.filterwarnings("ignore:gpuad. there is no memory for:RuntimeWarning")  # a tape with a budget plans anew
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("when", ["first", "again"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nightly import share
+from nightly import NIGHTLY, share
 
 import gpuad
 from gpuad import Active, Duplicated
@@ -89,6 +89,7 @@ sys.meta_path.insert(0, Blocker())
 sys.path.insert(0, sys.argv[1])
 import program
 
+program.FLAGS = (*program.FLAGS, *sys.argv[3:])
 arrays, shadows = (dict(np.load(f"{sys.argv[1]}/{name}.npz")) for name in ("arrays", "shadows"))
 if sys.argv[2] == "clear":
     kept = {name: s.copy() for name, s in shadows.items()}
@@ -108,7 +109,7 @@ def kernel(name: str) -> Any:
 
 def launched(folder: Path, how: str = "raw") -> subprocess.CompletedProcess[str]:
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    command = [sys.executable, "-I", "-c", RUNNER, str(folder), how]
+    command = [sys.executable, "-I", "-c", RUNNER, str(folder), how, *([] if NIGHTLY else ["-O0"])]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=clean, cwd=folder)
 
 

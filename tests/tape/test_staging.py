@@ -149,7 +149,7 @@ KINDS: dict[str, tuple[Loss, Expected]] = {
 }
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("budget", [None, "1 MiB"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_known_from_the_third_round_on(kind: str, budget: str | None) -> None:
@@ -529,7 +529,7 @@ def test_a_session_of_a_bridge_whose_program_makes_its_outputs() -> None:
 # --- random programs ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("options", [{}, {"restore": True}, {"budget": "1 MiB"}], ids=str)
 @pytest.mark.parametrize("seed", range(cases(6, 12)))
 def test_random_programs_on_arrays_of_their_round(seed: int, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -516,6 +516,7 @@ def _within(executor: Any) -> Any:
     return pipeline.executor_for_tests(executor)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("made", [Host, Reference])
 @pytest.mark.parametrize("method", ["launch", "zeros", "copy", "prepare"])
 def test_case_59_a_fault_at_every_call(made: Any, method: str) -> None:

@@ -107,7 +107,7 @@ def alone(program: Program, seed: float, prior: float, raw: bool) -> tuple[dict[
     return {n: p.primal for n, p in pairs.items()}, {n: p.shadow for n, p in pairs.items()}
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @BOTH
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)

@@ -812,7 +812,7 @@ def geometry(name: str) -> tuple[Any, Any]:
     return CASES[name].geometry()[:2]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @BOTH
 @pytest.mark.parametrize("name", ["wave", "heat", "gray_scott", "recurrence-iir", "csr_spmv", "masked_update", "softsplat", "adam"])
 def test_a_shipped_kernel_three_times_equals_three_reverses(executor: str, name: str) -> None:

@@ -136,6 +136,7 @@ def content(held: Any) -> bytes:
     return np.array(array.copy() if isinstance(array, np.flatiter) else array, np.float64).tobytes()
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("hold", HOLDS)
 @pytest.mark.parametrize("when", ["within", "after"])
 def test_what_is_held_stays(hold: str, when: str) -> None:

@@ -91,6 +91,7 @@ def outcome(tape: gpuad.Tape, steps: list[Step], held: dict[str, Any], plain: bo
     return [*content(held), stats.saved_bytes, stats.assembled_bytes, tape.source.count("\n"), len(tape.explain().rows)]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("restore", [False, True])
 @pytest.mark.parametrize("seed", range(cases(6, 12)))
 def test_a_tape_used_again_does_what_a_new_one_does(seed: int, restore: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,7 @@ CUTS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("how", ["a temporary", "an array"])
 @pytest.mark.parametrize("cut", CUTS)
 def test_every_path_is_cut(cut: str, how: str) -> None:

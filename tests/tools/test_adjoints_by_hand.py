@@ -37,7 +37,7 @@ def slope(operation: Operation, name: str, direction: Any, step: float) -> float
     return (sides[0] - sides[1]) / (2 * step)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.cpu
 @pytest.mark.parametrize(("case", "by_hand"), share(OPERATIONS, 2), ids=share(NAMES, 2))
 def test_both_are_the_gradient(case: Case, by_hand: tuple[Case, ...]) -> None:

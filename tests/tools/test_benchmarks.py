@@ -227,7 +227,7 @@ def output(problem: Problem, size: Any, inputs: Any) -> Any:
     return (last if last is not None else runner.arrays[runner.output]).astype(np.float64)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @EVERY
 def test_gpuad_is_right_again_and_again_and_says_what_it_moves(problem: Problem) -> None:
     inputs = given(problem, problem.quick)
@@ -243,7 +243,7 @@ def test_gpuad_is_right_again_and_again_and_says_what_it_moves(problem: Problem)
         assert about["allocations"] == 0 and bool(about["saved_bytes"]) == (problem.name != "heat")
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("problem", [p for p in PROBLEMS if p.cpp], ids=lambda p: p.name)
 def test_what_is_written_by_hand_is_right_again_and_again(problem: Problem) -> None:
     inputs = given(problem, problem.quick)
@@ -452,6 +452,10 @@ def test_required_figures_are_judged() -> None:
 def test_growth_is_the_slope_of_logarithms() -> None:
     assert growth.slope([1, 10, 100], [5, 50, 500]) == pytest.approx(1.0)
     assert growth.slope([1, 10, 100], [2, 200, 20_000]) == pytest.approx(2.0)
+
+
+@pytest.mark.nightly
+def test_growth_of_a_program() -> None:
     sweep = growth.Sweep("fisher_kpp", "steps", ({"side": 20, "steps": 10}, {"side": 20, "steps": 100}))
     found = growth.measured(sweep, Local)
     assert [p["amount"] for p in found["points"]] == [10, 100] and all(p["error"] < 1e-4 for p in found["points"])
@@ -486,6 +490,7 @@ def test_a_picture_or_why_there_is_none(tmp_path: Path) -> None:
 # --- the commands --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_command_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_cpu, "QUICK", replace(on_cpu.QUICK, hire=Local))
     words = [part for name in ("cases relu", "table saxpy", "product", "growth") for part in ("--only", name)]

@@ -217,6 +217,7 @@ def test_lstm() -> None:
     np.testing.assert_allclose(answered("lstm", "jacobian", given), differences(loss, start), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("complicated", [False, True])
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_ht(complicated: bool, mirrored: bool) -> None:
