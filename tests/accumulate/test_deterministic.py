@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nightly import cases
 
 import gpuad
 from gpuad import Active, BatchDuplicated, Duplicated, Kernel, LaunchError, UnsupportedError, pipeline
@@ -215,7 +216,7 @@ def test_tapes() -> None:
     found = set()
     seed = np.random.default_rng(6).normal(size=N)
     for host in (*WORKERS.values(), Host()):
-        for _ in range(5):
+        for _ in range(cases(2, 5)):
             with gpuad.deterministic(), pipeline.executor_for_tests(host):
                 tape, x, y = recorded(host)
                 tape.reverse({y: seed})

@@ -53,6 +53,7 @@ def test_a_halo_is_put_around_a_saved_interior(executor: str) -> None:
     assert tape.stats.assembled_bytes == 3 * 8 * 4 * (N - 2)  # the edges, without the corners
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("chunk", range(cases(1, 4)))
 def test_random_programs_with_gaps_of_any_size(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(versions, "GAPS", 1000.0)

@@ -322,6 +322,7 @@ def run(environment: dict[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.nightly
 def test_processes_share_a_cache(cache: Path) -> None:
     running = [run({**os.environ, "OMP_NUM_THREADS": "1"}) for _ in range(2)]
     said = [process.communicate(timeout=120) for process in running]

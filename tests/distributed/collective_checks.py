@@ -358,13 +358,6 @@ def cores(comm: Any) -> None:
         assert host.default_workers() == 5
 
 
-CHECKS = [
-    cores,
-    allreduce, reduce, bcast, sendrecv, halos, send_and_receive, several, extrema, extrema_of_equals, allgather, gather, scatter,
-    reduce_scatter, alltoall, requests, large_messages, communicators, datatypes, views, blocks_of_views, complex_numbers, halves, in_order,
-]  # fmt: skip
-
-
 def order_of_memory(comm: Any) -> None:
     """Elements of an array in Fortran's order move as they lie in memory, as mpi4py moves them, forth and back."""
     given = np.asfortranarray(np.arange(12.0).reshape(3, 4) + 100 * comm.rank)
@@ -381,3 +374,11 @@ def order_of_memory(comm: Any) -> None:
     comm.mpi.Allgather(given, whole)
     comm.Allgather(given, mine)
     np.testing.assert_array_equal(mine, whole)
+
+
+CHECKS = [
+    cores,
+    allreduce, reduce, bcast, sendrecv, halos, send_and_receive, several, extrema, extrema_of_equals, allgather, gather, scatter,
+    reduce_scatter, alltoall, requests, large_messages, communicators, datatypes, views, blocks_of_views, complex_numbers, halves, in_order,
+    order_of_memory,
+]  # fmt: skip

@@ -14,13 +14,17 @@ ON_THREE = (
     "collective:cores,allreduce,reduce,bcast,halos,send_and_receive,extrema_of_equals,gather,scatter,reduce_scatter,requests,communicators,"
     "in_order"
 )
-ON_TWO = "program:heat_on_strips,saved_and_sent,wave_in_double,overlap,memory_of_messages"  # waves on strips are tried on three
+ON_TWO = (
+    "collective:sendrecv,several,extrema,allgather,alltoall,large_messages,datatypes,views,blocks_of_views,complex_numbers,halves,"
+    "order_of_memory",
+    "program:heat_on_strips,saved_and_sent,wave_in_double,overlap,memory_of_messages",
+)  # waves on strips are tried on three
 LIMIT = 1500.0 if NIGHTLY else 240.0  # they take a tenth of it where nothing else runs
 
 
 def test_two_ranks() -> None:
-    programs = "program" if NIGHTLY else ON_TWO
-    passes(2, "collective", "every:on_views,of_complex_numbers,of_halves", "unusual", programs, "failure", "trap", "random", limit=LIMIT)
+    chosen = ("collective", "program") if NIGHTLY else ON_TWO
+    passes(2, *chosen, "every:on_views,of_complex_numbers,of_halves", "unusual", "failure", "trap", "random", limit=LIMIT)
 
 
 def test_three_ranks() -> None:

@@ -203,6 +203,7 @@ def test_states_that_are_no_whole_number() -> None:
         compiled(KERNELS, "seed")(1, 8, (np.zeros(50, np.int32), 3, 8))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("name", "way"), share([(n, w) for w in ("usual", "everything recorded") for n in ("walk", "until", "own")], 2))
 def test_gradients(name: str, way: str) -> None:
     r = np.random.default_rng(0)

@@ -59,6 +59,7 @@ def test_the_gradient_through_an_implicit_stepper() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
+@pytest.mark.nightly
 def test_a_fit() -> None:
     """The conductivity from what is left of the heat, by the gradient alone."""
     truth = jnp.asarray(1.0 + np.random.default_rng(1).random(N - 1))

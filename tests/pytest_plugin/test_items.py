@@ -318,6 +318,7 @@ def test_what_an_example_raises_is_shown_with_its_line(project: pytest.Pytester)
     result.stdout.fnmatch_lines(["*bad.py*, line 2, in example", "KeyError: 'missing'"])
 
 
+@pytest.mark.nightly
 def test_workers_find_the_same(project: pytest.Pytester) -> None:
     write(project, "step.cu", GOOD)
     write(project, "race.cu", RACE)

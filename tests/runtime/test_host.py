@@ -692,8 +692,8 @@ def test_several_processes_fill_one_cache(tmp_path: Path) -> None:
     folders = [str(folder) for folder in Path(__file__).parents[:3]]
     program = f"import sys; sys.path[:0] = {folders}; import test_host; test_host.run_saxpy('raced')"
     environment = os.environ | {disk_cache.VARIABLE: str(tmp_path / "cache")}
-    running = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(3)]
-    assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
+    running = [subprocess.Popen([sys.executable, "-c", program], env=environment) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in running] == [0, 0]
     assert len(list((tmp_path / "cache").glob("*.so"))) == 2  # the kernel's library and the crew's
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from benchmarks import budget_run, budgets, records
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("problem", ["wave", "fisher"])
 def test_a_problem_in_small(problem: str) -> None:
     with running("host"):

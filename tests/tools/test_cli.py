@@ -393,6 +393,7 @@ def test_the_version(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.exit_code, result.stdout) == (0, "gpuad 0.1.0\n" if installed else "gpuad, run from its folder: it is not installed\n")
 
 
+@pytest.mark.nightly
 def test_a_small_inversion_lowers_the_misfit() -> None:
     setting = wave.Setting(n=44, steps=80, shots=2, receivers=12, period=16.0, sponge=6, iterations=3)
     seen: list[float] = []
@@ -411,6 +412,7 @@ def test_demo_runs_the_program_asked_for(tmp_path: Path, monkeypatch: pytest.Mon
     assert result.exit_code == 1 and "not recovered" in result.stderr and (tmp_path / "seeds.png").exists()
 
 
+@pytest.mark.nightly
 def test_a_long_program_keeps_within_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demonstration in small: 800 steps, which would take 1.6 MB, within 250 kB."""
     small = long.Setting(n=24, steps=800, pause=20, every=4, growth=5e-3, budget="250 kB", iterations=6)

@@ -72,6 +72,7 @@ def test_ode_has_the_closed_form_while_its_terms_are_those_of_the_method() -> No
     np.testing.assert_allclose(answered("ode", "gradient", given), exact[-1] / x, rtol=1e-12)
 
 
+@pytest.mark.nightly
 def test_ode_beyond() -> None:
     x = np.random.default_rng(4).uniform(0.5, 1, 400)
     given = {"x": x[:9].tolist(), "s": 2}

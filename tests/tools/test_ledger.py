@@ -127,6 +127,7 @@ def test_a_new_launch_has_to_be_written_in_and_a_lost_one_is_mentioned(project: 
     assert status == 0 and "changed: `other`: is no longer there" in said
 
 
+@pytest.mark.nightly
 def test_the_file_is_the_same_whatever_the_order_of_hashes(project: Path) -> None:
     texts = set()
     for seed in ("1", "2"):

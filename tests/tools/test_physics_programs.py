@@ -23,6 +23,7 @@ def after(setting: Setting) -> dict[str, Any]:
     return body.arrays
 
 
+@pytest.mark.nightly
 @pytest.mark.cpu
 def test_energy_is_conserved_the_better_the_smaller_the_step() -> None:
     """To first order in the step, without the damping of hourglass modes."""
