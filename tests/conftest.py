@@ -159,6 +159,8 @@ def _other_combinations(items: list[pytest.Item]) -> Iterator[pytest.Item]:
             total = 0
             for mark in item.iter_markers("parametrize"):
                 first = re.split(r"[,\s]+", mark.args[0])[0] if isinstance(mark.args[0], str) else mark.args[0][0]
+                if first == "executor":
+                    continue  # of which one is chosen for each of the others
                 seen = positions[item.nodeid.partition("[")[0], first]
                 total += seen.setdefault(id(item.callspec.params[first]), len(seen))  # type: ignore[attr-defined]
             if total % marker.args[0]:

@@ -286,6 +286,7 @@ def test_proofs_on_random_geometries(name: str) -> None:
     assert plain or name in LOST
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("seed", range(100, 100 + cases(3, 30)))
 def test_proofs_of_random_kernels(seed: int) -> None:
     made, r = RandomShared(seed, warps=seed % 6 == 0), np.random.default_rng(seed)

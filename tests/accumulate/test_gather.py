@@ -357,6 +357,7 @@ GUARDS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("guard", GUARDS)
 def test_ping_pong(executor: str, guard: str) -> None:

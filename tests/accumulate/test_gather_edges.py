@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gather_tools import agree, atomics, gradients, is_gathered, pairs, reverse
 from launch_tools import compiled
-from nightly import cases
+from nightly import NIGHTLY, cases
 
 from gpuad import Duplicated
 
@@ -166,7 +166,7 @@ def test_random_edges() -> None:
                 expected = gradients(text, grid, block, make, executor="reference", plain=False)
                 for found, right in zip(gradients(text, grid, block, make, executor="reference"), expected, strict=True):
                     np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
-    assert 0.8 * many < gathered < 2 * many
+    assert (0.8 if NIGHTLY else 0.2) * many < gathered < 2 * many
 
 
 def test_periodic_leapfrog_in_place() -> None:

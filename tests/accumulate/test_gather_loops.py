@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gather_tools import agree, atomics, gradients, is_gathered, pairs, reverse
 from launch_tools import compiled
-from nightly import cases
+from nightly import NIGHTLY, cases
 from test_golden import adjoint, body
 
 from gpuad import Duplicated
@@ -150,7 +150,7 @@ def test_random_loops() -> None:
                 expected = gradients(text, grid, width, make, executor="reference", plain=False)
                 for found, right in zip(gradients(text, grid, width, make, executor="reference"), expected, strict=True):
                     np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
-    assert 0.6 * many < gathered < 2 * many
+    assert (0.6 if NIGHTLY else 0.2) * many < gathered < 2 * many
 
 
 COMPLEX = """
@@ -195,6 +195,7 @@ def test_vectors_to_several_outputs() -> None:
         np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("name", "kernels"), [("nbody-forces", 2), ("bodies-attract", 2), ("gemm", 2)])
 def test_shipped_without_atomics(name: str, kernels: int) -> None:
     source = adjoint(name).source

@@ -90,6 +90,7 @@ def reverse_text(body: str) -> str:
     return kernel(body).adjoint(x=Duplicated, w=Duplicated, y=Duplicated).source
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", NOTED)
 def test_there_is_no_stack_of_choices(name: str) -> None:
     text = reverse_text(NOTED[name])

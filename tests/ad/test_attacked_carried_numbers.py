@@ -40,6 +40,7 @@ _UNUSED = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", _UNUSED)
 def test_what_only_goes_into_a_sum_that_nobody_uses(name: str) -> None:
     """The adjoint of `r` was added, a zero, past the end of `du` (RULES 18): the sum between them had forgotten that it was not used."""

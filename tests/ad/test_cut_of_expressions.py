@@ -95,6 +95,7 @@ def saved(name: str, source: str, values: list[Value]) -> int:
     return cut.nbytes if cut is not None else 0
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("first", range(0, cases(60, 1000), 20))
 def test_the_fewest_bytes_of_all_cuts(first: int) -> None:
     graphs = {f"k{seed}": graph(random.Random(seed)) for seed in range(first, first + 20)}

@@ -34,6 +34,7 @@ def gradient(name: str, executor: Any) -> list[Any]:
 # --- rows ----------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["projection", "block_scan-scan", "insertion_sort"])
 def test_workers_have_rows_of_their_own(name: str) -> None:
     """Also where the threads of a block run together, and where the depth hangs on data."""

@@ -596,6 +596,7 @@ def outcome(k: Any, seed: int, held: list[Any]) -> list[Any]:
     return [*found, *left]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ["mix", "smooth"])
 def test_random_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     warm, cold, hits = kernel(name), kernel(name), []

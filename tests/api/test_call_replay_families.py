@@ -137,7 +137,7 @@ def test_random_calls(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CallReplay, "made", lambda *args: hits.append(made(*args)) or hits[-1])
     held = [[*(np.linspace(0.1 + k, 0.9 + k, N).copy() for k in range(4)), np.zeros(()), np.ones(())] for _ in range(2)]
     ran = 0
-    for seed in range(cases(150, 600)):
+    for seed in range(cases(300, 600)):
         forget(cold)
         expected, found = (outcome(kind, k, seed, h) for k, h in zip((cold, warm), held, strict=True))
         assert expected == found, seed

@@ -56,6 +56,7 @@ FORWARD = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", FORWARD)
 def test_the_text_is_the_adjoint(name: str) -> None:
     kernel = gpuad.kernel(text(BODIES[name]), "k")

@@ -91,6 +91,7 @@ CALLS: dict[str, tuple[Callable[[], tuple[Any, ...]], Callable[..., None], str]]
 }  # fmt: skip
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("kind", CALLS)
 def test_a_derivative_without_a_seed_is_refused(kind: str, executor: str) -> None:

@@ -68,7 +68,7 @@ def results(executor: Any, kernel: Kernel, n: int) -> list[Any]:
     return [v, w]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("name", ALL)
 def test_rows_of_all_lengths(name: str, workers: int) -> None:

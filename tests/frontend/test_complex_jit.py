@@ -82,6 +82,7 @@ def numbers(kind: str, real: str) -> list[Any]:
     return [z, w, rng.uniform(0.6, 1.4, 8).astype(real)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("executor", ["reference", "host"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_values(name: str, executor: str) -> None:

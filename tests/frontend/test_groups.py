@@ -269,6 +269,7 @@ TILES = """__shared__ double s[64];
 """
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("order", ["forward", "reversed", "random"])
 def test_a_sync_of_tiles_orders_their_lanes(order: Any) -> None:
     """All lanes of the tile and no others; also where many read one element that one then overwrites."""

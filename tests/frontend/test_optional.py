@@ -75,6 +75,7 @@ def test_zero_is_null_as_in_a_raw_launch(executor: Any) -> None:
         np.testing.assert_array_equal(found, np.ones(N) if given is not b else b)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("body", BODIES[:4])
 def test_without_it_is_the_kernel_with_false_in_place_of_the_pointer(body: str) -> None:
     x, _, y = _fields()

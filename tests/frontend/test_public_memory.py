@@ -193,6 +193,7 @@ SUMS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_in_place(name: str, executor: Any) -> None:
     (x, y), dx, dy = _fields(), np.zeros(3 * N), np.arange(1.0, N + 1)

@@ -186,6 +186,7 @@ UNFILLED = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("body", FILLED.values(), ids=FILLED)
 def test_bit_fields_are_filled_one_by_one(body: str) -> None:
     """The first one of a number in shared memory is written beside bits that nothing has initialised and nothing reads."""

@@ -24,6 +24,7 @@ def _fields(n: int = 12) -> tuple[np.ndarray, np.ndarray, int]:
 # --- rounding to a whole number -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "body",
     [
@@ -158,6 +159,7 @@ def test_norms() -> None:
 # --- initialisers, shared memory ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("start", ["complex<double> s{};", "complex<double> s = {};", "complex<double> s {}, unused;"])
 def test_complex_number_from_empty_braces_is_zero(start: str) -> None:
     z, y = rng.normal(size=12) + 1j * rng.normal(size=12), np.zeros(12)

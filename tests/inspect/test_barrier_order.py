@@ -250,7 +250,7 @@ def arguments(name: str, grid: Sequence[int], seed: int = 1) -> list[Any]:
 # --- gradients ---------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize(("name", "geometry"), share([(name, g) for name in _TEXTS for g in GEOMETRIES], 2), ids=str)
 def test_gradients(name: str, geometry: Geometry) -> None:
     """Against forward mode and differences; the reference executor finds races of the reverse pass, if there are any."""

@@ -136,6 +136,7 @@ extern "C" __global__ void k(const double* x, double* y, int n, int first) {
 WAYS = ["blockDim.x / 2; d > 0; d >>= 1", "1; d < blockDim.x; d *= 2", "first; d < gridDim.x * blockDim.x / 4; d <<= 1"]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_loops_by_numbers_of_the_launch_are_not_counted(way: str, executor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     k = gpuad.kernel(REDUCTION.replace("WAY", way), "k")

@@ -220,6 +220,7 @@ def test_python_numbers_are_weak_and_arrays_promote(executor: None) -> None:
     assert x.shadow.dtype == np.float32 and w.shadow.dtype == np.float64
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.bool_, np.uint8])
 def test_inactive_integer_operands(executor: None, dtype: Any) -> None:
     k = np.array([0, 1, 1]).astype(dtype)
@@ -317,6 +318,7 @@ def test_real_and_imaginary_part(executor: None) -> None:
     np.testing.assert_allclose(dz, b + 1j * a)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("shape", [(3, 4, 2), (2, 3, 2, 3), (1, 4, 1), (2, 1, 2, 2, 2)])
 def test_axes_in_any_order(executor: None, shape: tuple[int, ...]) -> None:
     k = RNG.standard_normal(shape)

@@ -204,6 +204,7 @@ def test_empty_arrays() -> None:
 # --- products --------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize("spelling", ["@", "in place", "itself", "transposed", "dot", "outer", "stacks", "gemm"])
 def test_products(dtype: Any, spelling: str) -> None:

@@ -144,6 +144,7 @@ def test_shfl_butterfly_sum_of_a_warp() -> None:
     np.testing.assert_array_equal(found, np.repeat(VALUES.reshape(2, 32).sum(axis=1), 32))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
 def test_shfl_as_defined(mode: str) -> None:
     """All lanes, offsets, clamps and segments of a few: the source lane and the predicate by the manual's formulas."""

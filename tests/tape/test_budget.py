@@ -93,7 +93,7 @@ def test_anything_else_is_refused(budget: Any) -> None:
 # --- schedules -------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("steps", share(range(1, 13), 2))
 def test_every_schedule_of_short_loops(steps: int) -> None:
     """1 to 6 checkpoints: the bits of a tape without a budget, no more runs than the binomial optimum, and never more bytes than there
@@ -188,6 +188,7 @@ def test_a_plan_tells_no_time_of_a_program_that_was_recorded_once() -> None:
         assert ("about" in str(plan)) is (turn == 1) and "nan" not in str(loop.tape.explain())
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("budget", [None, BYTES * 6, BYTES * 50])
 def test_the_peak_is_what_the_tape_added_at_once(budget: int | None) -> None:
     """Without the caller's own shadows, and within the budget."""

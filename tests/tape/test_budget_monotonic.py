@@ -154,6 +154,7 @@ class Played:
         return [a.tobytes() for p in self.arrays.values() for a in (p.primal, p.shadow)]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("program", share(PROGRAMS, 4), ids=lambda program: program.__name__)
 def test_fewer_bytes_are_never_faster_and_never_higher(program: Callable[[Arrays], None]) -> None:
     whole, free = Played(program, "1 GiB"), Played(program)

@@ -130,6 +130,7 @@ def test_arrays_that_somebody_has_stay_as_they_are() -> None:
     assert any(isinstance(op, Renewed) for op in recording_of(tight.tape).operations)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("how", ["handle", "view", "array"])
 def test_who_has_an_array_only_when_the_program_comes_again(how: str) -> None:
     """A handle gets a copy; where somebody has the memory itself the program is recorded anew."""

@@ -75,7 +75,7 @@ LOOPS = {
 }  # fmt: skip
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", LOOPS)
 def test_bits_are_those_without_a_budget_and_those_without_taking_back(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     names = LOOPS[name] * (STEPS // len(LOOPS[name]))

@@ -208,6 +208,7 @@ def another_later(p: Pairs) -> None:
     run("flux", p["v"], p["out"])
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("other", [without_last, another_after_it, another_later])
 def test_a_program_that_differs(other: Program) -> None:
     with running("reference"):

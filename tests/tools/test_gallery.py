@@ -43,6 +43,7 @@ def test_the_page_and_its_pictures_are_up_to_date() -> None:
     assert sum(pictures.values()) < 1_500_000
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", QUICK if not os.environ.get("GPUAD_NIGHTLY") else [scene.name for scene in gallery().SCENES])
 def test_a_picture_is_drawn(name: str) -> None:
     made = gallery()

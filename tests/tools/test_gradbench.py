@@ -81,6 +81,7 @@ def test_ode_beyond() -> None:
     assert not np.any(answered("ode", "gradient", {"x": x.tolist(), "s": 2})[:300])  # two steps reach eight entries back
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("n", [1, 2, 5, 7])
 def test_det(n: int) -> None:
     a = np.random.default_rng(n).normal(size=(n, n))
