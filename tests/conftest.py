@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from gpuad.api import kept_kernels, making
 from gpuad.runtime import array_locks, compiler
 from gpuad.tape.reverse import reversal_plan
 from gpuad.testing import gradient_check
+from gpuad.tools import check_process, checks
 
 collect_ignore = ["tools/example_repository"]  # which runs in an environment of its own
 pytest_plugins = ["pytester"]  # runs pytest on small projects, for the tests of the plugin
@@ -178,22 +180,32 @@ SECOND = (TESTS / "ad", TESTS / "tools")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Second derivatives take as long as all else of `check_gradient`: on a push they are compared where they are the subject, and in every
-    sixth test elsewhere; nightly in all."""
-    wanted = NIGHTLY or any(map(item.path.is_relative_to, SECOND)) or zlib.crc32(item.nodeid.encode()) % 6 == 0
-    inspect.unwrap(gradient_check.check_gradient).__kwdefaults__["second_check"] = bool(wanted)
     _skip_without_a_device(item)
 
 
 class Optimisation:
     """What the C++ compiler makes of a text is the subject of two rooms, of every tenth file of kernels/ and of tests marked `optimised`:
     those, and all in the nightly set, are compiled as for a user, the others plainly, at a fifth of the cost. On the stand-in for CuPy it
-    is a text for another compiler. A plugin, since hooks of this file are not called for items of kernels/."""
+    is a text for another compiler. Second derivatives take as long as all else of `check_gradient`: on a push they are compared where they
+    are the subject, and in every sixth test elsewhere; nightly in all. A plugin, since hooks of this file are not called for items of
+    kernels/."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         optimised = NIGHTLY or _is_optimised(item) or item.get_closest_marker("optimised")
         os.environ[compiler.LEVEL] = LEVEL or ("3" if optimised else "0")
+        wanted = NIGHTLY or any(map(item.path.is_relative_to, SECOND)) or zlib.crc32(item.nodeid.encode()) % 6 == 0
+        inspect.unwrap(gradient_check.check_gradient).__kwdefaults__["second_check"] = bool(wanted)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """On a push the files of kernels/ are checked in this process, which has what is derived of them, in one direction."""
+        if NIGHTLY or not item.path.is_relative_to(KERNELS):
+            return (yield)
+        with pytest.MonkeyPatch.context() as patch:
+            here = lambda _, check, example, how: checks.run(check, example, replace(how, directions=1))  # noqa: E731
+            patch.setattr(check_process.CheckProcess, "run", here)
+            return (yield)
 
 
 def _skip_without_a_device(item: pytest.Item) -> None:

@@ -61,7 +61,7 @@ SIZES = {1: [(37,)], 2: [(13, 9)], 3: [(7, 6, 8)]}
 COVERS = {"covering": 0, "partial": -1, "oversized": 2}
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("cover", COVERS)
 @pytest.mark.parametrize("linear", [True, False], ids=["linear", "nonlinear"])
 @pytest.mark.parametrize("radius", [1, 2])

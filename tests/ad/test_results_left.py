@@ -139,7 +139,7 @@ def arguments(name: str, dtype: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("real", ["double", "float"])
 @pytest.mark.parametrize("name", LEFT)
 def test_gradients_from_what_is_left(name: str, real: str, executor: Any) -> None:

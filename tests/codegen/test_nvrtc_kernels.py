@@ -34,7 +34,7 @@ TEXTS = [(name, variant) for name in CASES for variant in ("plain", "atomic")]
 IN_TURNS = [(name, "atomic", ARCHITECTURES[k % 3]) for k, name in enumerate(CASES)]
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize(("name", "variant", "arch"), [(*t, a) for t in TEXTS for a in ARCHITECTURES] if NIGHTLY else IN_TURNS)
 def test_generated_adjoint_compiles_and_launches(name: str, variant: str, arch: str) -> None:
     made = text(name, variant)

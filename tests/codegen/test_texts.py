@@ -17,7 +17,7 @@ from gpuad.tools.settings import settings
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", CASES)
 def test_generated_texts(name: str, golden: Callable[[str, str], None], tmp_path: Path) -> None:
     texts.write(tmp_path, name)

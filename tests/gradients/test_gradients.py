@@ -30,7 +30,7 @@ WITHOUT_HVP = ("scatter_max-normalize_by_max",)  # a maximum on a shared array
 EVERY = [(name, e, w) for number, name in enumerate(CASES) for w in ways(number) for e in EXECUTORS if (e, w) != ("host", "usual")]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize(("name", "executor", "way"), EVERY)
 def test_gradient(name: str, executor: str, way: str) -> None:
     grid, block, shared_mem = CASES[name].geometry({})

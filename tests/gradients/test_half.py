@@ -95,7 +95,7 @@ def active(kind: str = "half") -> list[Any]:
     return [*map(Duplicated, arrays), Active(a, np.zeros((), np.float32)), b, n]
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("name", BODIES)
 def test_gradient(name: str, kind: str) -> None:

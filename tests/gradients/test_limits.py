@@ -104,7 +104,7 @@ def exact(function: Function, at: tuple[float, float]) -> dict[str, Any]:
     return {name: number if abs(number) > mp.mpf(10) ** -140 else mp.zero for name, number in found.items()}
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize(("real", "expression", "function"), CASES, ids=lambda v: v if isinstance(v, str) else "")

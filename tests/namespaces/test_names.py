@@ -65,7 +65,7 @@ def outcome(function: Any, theirs: Any, form: str, tape: bool) -> str:
     return "recorded" if any(isinstance(p, Duplicated) for p in parts) else "plain"
 
 
-@pytest.mark.parametrize(("room", "name"), share(NAMES, 6))
+@pytest.mark.parametrize(("room", "name"), share(NAMES, 10))
 def test_a_public_name(room: str, name: str) -> None:
     theirs, ours = getattr(ROOMS[room], name), getattr(space(room), name)
     if isinstance(theirs, types.ModuleType):

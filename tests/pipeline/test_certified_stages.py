@@ -74,7 +74,7 @@ def passes(adjoint: Adjoint, call: Call) -> Iterator[tuple[pipeline.Stage, ...]]
         yield pipeline.stages(adjoint, call)
 
 
-@pytest.mark.one_of(6)
+@pytest.mark.one_of(12)
 @pytest.mark.parametrize(
     ("name", "executor"), [*((name, "host") for name in CASES), *((name, "reference") for name in share(list(CASES), 12))]
 )

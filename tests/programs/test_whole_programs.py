@@ -135,7 +135,7 @@ def test_one_changed_line(name: str, budget: str | None) -> None:
     assert not tape.explain().anew
 
 
-@pytest.mark.one_of(6)
+@pytest.mark.one_of(9)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_changed_line(name: str) -> None:
     module = original(name)

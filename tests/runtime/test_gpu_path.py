@@ -22,7 +22,7 @@ from gpuad.runtime.actions import Copying, perform
 from gpuad.tape.memory.versions import gathering, scattering
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(8)
 @pytest.mark.parametrize("name", share(list(CASES), 6))
 def test_case(cupy: Any, name: str) -> None:
     gpu_checks.agrees(cupy, name)

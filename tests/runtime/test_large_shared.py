@@ -50,7 +50,7 @@ class Small(Reference):
         super().launch(fitting.kernel, grid, block, [*args, *rows], shared_mem=shared_mem, stream=stream)
 
 
-@pytest.mark.one_of(6)
+@pytest.mark.one_of(12)
 @pytest.mark.parametrize("name", SHARED)
 def test_kernels_without_any_shared_memory(name: str) -> None:
     case, device = SHARED[name], Small(0)

@@ -128,7 +128,7 @@ def tolerance(found: dict[str, Any]) -> float:
     return 1e-5 if any((k.kind in "fc" and k.itemsize <= (8 if k.kind == "c" else 4)) or k.kind == "V" for k in kinds) else 1e-12
 
 
-@pytest.mark.one_of(6)
+@pytest.mark.one_of(12)
 @pytest.mark.parametrize(("name", "way"), CHOSEN)
 def test_ptx_agrees_with_the_reference(cupy: Any, name: str, way: str) -> None:
     try:
