@@ -401,14 +401,14 @@ def _refuse_leaving(x: Any) -> None:
 def _same_view(a: Duplicated, b: Duplicated) -> bool:
     """True if two pairs are the same elements and, as far as they are there yet, the same shadow."""
     one, two = a._primal, b._primal
-    if type(one) is type(two) is np.ndarray and _apart(one, two):
+    if type(one) is type(two) is np.ndarray and _disjoint(one, two):
         return False
     if (one.shape, one.strides, one.dtype) != (two.shape, two.strides, two.dtype) or address(one) != address(two):
         return False
     return bool(one.size == 0 or address(a._own_shadow) == address(b._own_shadow))
 
 
-def _apart(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> bool:
+def _disjoint(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> bool:
     """True if two arrays lie in memory of different arrays of NumPy that own it."""
     a, b = (x if x.base is None else x.base for x in (one, two))
     return type(a) is type(b) is np.ndarray and a is not b and a.flags.owndata and b.flags.owndata
