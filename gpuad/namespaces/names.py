@@ -17,6 +17,8 @@ import difflib
 import sys
 from collections.abc import Callable
 from functools import update_wrapper, wraps
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -53,6 +55,35 @@ class Namespace(ModuleType):
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(vars(self)["_library"]), *vars(self)})
+
+
+class _Finder:
+    """Finds the rooms of a namespace for `from gpuad.numpy.fft import rfft`, which asks for the module before anybody has looked at it."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """The room of that name; None where its parent is no namespace, or has none."""
+        parent, _, room = name.rpartition(".")
+        space = sys.modules.get(parent)
+        found = getattr(space, room, None) if isinstance(space, Namespace) else None
+        return ModuleSpec(name, _Loader(found)) if isinstance(found, Namespace) else None
+
+
+class _Loader(Loader):
+    """Gives what was found."""
+
+    def __init__(self, found: Namespace) -> None:
+        self._found = found
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The namespace."""
+        return self._found
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Does nothing: its names are there."""
+
+
+sys.meta_path.append(_Finder)
 
 
 def resolved(space: Any, name: str) -> Any:

@@ -4,6 +4,8 @@ in words; none ends in anything else. Outside of tapes all is NumPy."""
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import types
 import warnings
 from typing import Any
@@ -189,3 +191,14 @@ def test_a_fill_of_pairs_keeps_their_gradients() -> None:
     tape.reverse({y: 1.0})
     numpy.testing.assert_allclose(x.shadow[0, 0], 5 * x.primal[1, 0])
     numpy.testing.assert_allclose(x.shadow[1, :2], [5 * x.primal[0, 0], 5])
+
+
+def test_a_room_is_imported_before_anybody_has_looked_at_it() -> None:
+    """In a process of its own: here others have."""
+    text = (
+        "from gpuad.numpy.fft import rfft\nimport gpuad.numpy.linalg as la, numpy, sys\n"
+        "assert rfft is numpy.fft.rfft and la.solve is numpy.linalg.solve and sys.modules['gpuad.numpy.fft'].fft is numpy.fft.fft\n"
+        "assert numpy.fft.__spec__.name == 'numpy.fft'\ntry:\n    import gpuad.numpy.nothing\n"
+        "except ModuleNotFoundError:\n    print('right')"
+    )
+    assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout == "right\n"
