@@ -95,9 +95,9 @@ def __getattr__(name: str) -> Any:
     if name in ("cupy", "cupyx", "distributed", "numpy", "ops", "testing"):
         return import_module(f".{name}", __name__)
     if name not in _HOME_OF:
-        from .errors import UnknownNameError
+        from .errors import UnknownNameError, near
 
-        raise UnknownNameError(f"module {__name__!r} has no attribute {name!r}")
+        raise UnknownNameError(f"module {__name__!r} has no attribute {name!r}{near(name, __dir__())}")
     value = getattr(import_module(_HOME_OF[name], __name__), name)
     globals()[name] = value
     return value

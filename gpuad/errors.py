@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -42,6 +43,14 @@ class ArgumentIndexError(ArgumentError, IndexError):
 
 class ArgumentAxisError(ArgumentError, np.exceptions.AxisError):
     """An axis that an array has not: NumPy's AxisError."""
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A question for the end of a message: the known names that are like an unknown one; nothing where none is."""
+    import difflib
+
+    close = difflib.get_close_matches(name, [n for n in known if not n.startswith("_")], 3, 0.7)
+    return f". Did you mean {' or '.join(f'`{n}`' for n in close)}?" if close else ""
 
 
 class UnknownNameError(ArgumentError, AttributeError):

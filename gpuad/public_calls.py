@@ -26,6 +26,7 @@ from .errors import (
     GpuadError,
     LaunchError,
     UnsupportedError,
+    near,
 )
 
 P = ParamSpec("P")
@@ -114,7 +115,9 @@ _OURS: dict[type[Exception], type[ArgumentError]] = {
 def _refuse_unbound(error: Exception, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
     """Raises ArgumentTypeError if the call itself has failed: its arguments do not fit the function's parameters."""
     if isinstance(error, TypeError) and not fits(function, args, keywords):
-        raise ArgumentTypeError(f"{_without_module(error)}. {how_called(function)}") from None
+        known = inspect.signature(function).parameters
+        close = "".join(near(name, known) for name in keywords if name not in known)
+        raise ArgumentTypeError(f"{_without_module(error)}. {how_called(function)}{close.removeprefix('.')}") from None
 
 
 def fits(function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import LaunchError, ShadowError
+from ..errors import LaunchError, ShadowError, near
 from ..ir.records import numbers, split_parameter
 from ..ir.surface import Declaration
 from ..ir.types import Pointer
@@ -255,7 +255,7 @@ def activities(kernel: str, parameters: Sequence[Declaration], positional: Seque
         raise LaunchError(f"`{kernel}` has {len(parameters)} parameters, got {len(positional)} annotations.")
     for name in by_name:
         if name not in names:
-            raise LaunchError(f"`{kernel}` has no parameter `{name}`; it has {', '.join(names)}.")
+            raise LaunchError(f"`{kernel}` has no parameter `{name}`; it has {', '.join(names)}{near(name, names) or '.'}")
         if name in names[: len(positional)]:
             raise LaunchError(f"`{kernel}`: parameter `{name}` is annotated twice, by position and by name.")
     given = {**dict(zip(names, positional, strict=False)), **by_name}

@@ -13,6 +13,7 @@ from typing import Any as _Any
 
 from ..arguments.operators import provide as _provide
 from ..errors import UnknownNameError as _UnknownNameError
+from ..errors import near as _near
 from ..public_calls import public_operation as _public
 from .composed import TABLE as _COMPOSED
 from .contraction import einsum
@@ -157,5 +158,6 @@ def __getattr__(name: str) -> _Any:
         return _SimpleNamespace(**{n.removeprefix("ndimage."): f for n, f in _OFFERED.items() if n.startswith("ndimage.")})
     found = next((_OFFERED[room + name] for room in ("", "linalg.", "fft.", "ndimage.", "sparse.linalg.") if room + name in _OFFERED), None)
     if found is None:
-        raise _UnknownNameError(f"gpuad.ops has no operation {name!r}: use `.primal` for the raw array, or a kernel or a rule of your own")
+        advice = "use `.primal` for the raw array, or a kernel or a rule of your own"
+        raise _UnknownNameError(f"gpuad.ops has no operation {name!r}: {advice}{_near(name, __all__)}")
     return found

@@ -378,7 +378,8 @@ def test_a_real_out_of_bounds_access_fails_the_check(file: Path) -> None:
 def test_a_case_of_no_kernel_is_named(file: Path) -> None:
     file.write_text(CODE.replace('kernel = "saxpy"', 'kernel = "sapxy"'))
     result = run("check", file)
-    assert result.exit_code == 1 and result.stderr == f"{file}:4:1: error: no kernel 'sapxy' in {file}; its kernels are: saxpy\n"
+    expected = f"{file}:4:1: error: no kernel 'sapxy' in {file}; its kernels are: saxpy. Did you mean `saxpy`?\n"
+    assert (result.exit_code, result.stderr) == (1, expected)
 
 
 @pytest.mark.parametrize("installed", [True, False])

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from clang.cindex import Cursor, CursorKind, Diagnostic, SourceLocation, TranslationUnit, TypeKind
 
-from ...errors import CompileError, UnsupportedError
+from ...errors import CompileError, UnsupportedError, near
 from ...ir import surface
 from ...ir.records import is_record
 from ...ir.surface import Block, Cast, Declaration, Declare, Deref, Name
@@ -212,7 +212,7 @@ class Module:
         )
         if not found:
             known = ", ".join(self.kernels) or "none"
-            raise CompileError(f"no kernel {name!r} in {self.source.name}; its kernels are: {known}")
+            raise CompileError(f"no kernel {name!r} in {self.source.name}; its kernels are: {known}{near(name, self.kernels)}")
         if len(found) > 1:
             raise CompileError(f"{name!r} stands for several kernels in {self.source.name}; its kernels are: {', '.join(self.kernels)}")
         if found[0].kind == CursorKind.FUNCTION_TEMPLATE:
