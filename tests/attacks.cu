@@ -1644,13 +1644,26 @@ extern "C" __global__ void k(double* x, int n)
 
 //@ 21: object that is cast back from a pointer to its base
 //@ x=4 <<<1, 4>>>(x)
-//@ refused: UnsupportedError: 'p_Low', a struct Low, is used as a struct High through a pointer
 struct Low { double a; };
 struct High : Low { double b; };
 extern "C" __global__ void k(double* x)
 {
     High p;
-    p.b = x[threadIdx.x];
+    p.a = 2 * x[threadIdx.x];
+    p.b = x[threadIdx.x] * x[threadIdx.x];
     Low* q = &p;
-    x[threadIdx.x] = static_cast<High*>(q)->b;
+    q->a *= 3;
+    x[threadIdx.x] = static_cast<High*>(q)->b * static_cast<High*>(q)->a;
+}
+
+//@ 21: object that is cast back from a pointer to its second base
+//@ x=4 <<<1, 1>>>(x)
+//@ refused: UnsupportedError: a base behind the beginning of struct Both
+struct One { double a; };
+struct Two { double b; };
+struct Both : One, Two { double c, d; };
+extern "C" __global__ void k(double* x)
+{
+    Two* q = (Both*)x;
+    x[0] = static_cast<Both*>(q)->b * static_cast<Both*>(q)->c;
 }

@@ -58,7 +58,7 @@ def _executed(record: dict[str, Any]) -> str:
     rest = f" (not: {', '.join(f'`{form}`' for form in record['untried'])})" if record["untried"] else ""
     rows += [
         "",
-        f"In these texts occur {opcodes} instructions in {len(forms)} forms, each an opcode with its modifiers. All are known: one that is "
+        f"These texts contain {opcodes} instructions in {len(forms)} forms, each an opcode with its modifiers. All are known: one that is "
         f"not is an error. {tried} of them are tried in the interpreter's own {record['own_tests']:,} tests{rest}.",
     ]
     return "\n".join(rows)

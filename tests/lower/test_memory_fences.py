@@ -83,7 +83,7 @@ def test_the_last_block_sums_up(words: str, grid: int, executor: Any) -> None:
 def test_which_launches_it_is() -> None:
     kernel = gpuad.kernel(HEAD % WORDS["a helper"], "k")
     args = np.ones(64), np.zeros(2), np.zeros(1), np.zeros(1, np.uint32), 64
-    assert [plan.kernel.name for plan in kernel.launches(2, 32, args)] == ["k_part0", "k_part1"]
+    assert [part.name for part, *_ in kernel.launches(2, 32, args)] == ["k_part0", "k_part1"]
     assert "each part of it is a launch" in kernel.adjoint(Duplicated, Duplicated, Duplicated).source
 
 

@@ -301,7 +301,7 @@ def test_names_of_cupyx_are_these() -> None:
         "scipy.fft.rfft",
     ):
         assert _operation_of(path) is not None
-    assert _operation_of("scipy.signal.convolve") is None and _operation_of("scipy.ndimage.median_filter") is None
+    assert _operation_of("scipy.signal.convolve") is None and _operation_of("scipy.ndimage.generic_filter") is None
 
 
 def test_errors_name_the_function() -> None:

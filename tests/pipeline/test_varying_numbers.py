@@ -20,7 +20,7 @@ import gpuad
 from gpuad import Duplicated, api, pipeline
 from gpuad.pipeline import schedule
 from gpuad.pipeline.calls import Call
-from gpuad.tape.record import footprints
+from gpuad.tape.record import launch_kind
 from gpuad.traced_numbers import Recorder
 
 N, MOST = 12, 6  # elements that threads have, and the numbers are below
@@ -274,8 +274,8 @@ def test_proofs_are_asked_for_the_first_values(body: str, on_tape: bool, monkeyp
 )
 def test_what_is_touched_is_found_out_for_all_numbers_that_are_alike(body: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    plain = footprints.reaches_of
-    monkeypatch.setattr(footprints, "reaches_of", lambda *args: (asked.append(1), plain(*args))[1])
+    plain = launch_kind.reaches_of
+    monkeypatch.setattr(launch_kind, "reaches_of", lambda *args: (asked.append(1), plain(*args))[1])
     kernel, given = gpuad.kernel(f"{HEAD} if (i < n) {{ {body} }} }}", "k"), arrays()
     with gpuad.Tape():
         for a in range(20):

@@ -379,6 +379,8 @@ def _as_pointer(value: Expr, target: Pointer, span: Span, implicit: bool) -> Exp
     if isinstance(source, Pointer) and any(_paths(source.element, target.element)):
         place = value.lvalue if isinstance(value, AddressOf) else Deref(span, source.element, value)
         return AddressOf(span, target, as_base(place, target.element, span))
+    if isinstance(source, Pointer) and any(sum(f.offset for f in path) for path in _paths(target.element, source.element)):
+        raise UnsupportedError(f"a cast from {source}, a base behind the beginning of {target.element}, to {target} is not supported", span)
     if isinstance(source, Pointer) and (_alike(source.element, target.element) or _same_size(source.element, target.element)):
         return Cast(span, target, value, implicit)
     raise UnsupportedError(f"a cast from {source} to {target} reinterprets memory, which a derivative cannot follow", span)
