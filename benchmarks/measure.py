@@ -47,6 +47,13 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def cpu_seconds(run: Callable[[], object]) -> float:
+    """CPU time of one call, of all threads."""
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
 def alternating(runs: Mapping[str, Callable[[], object]], effort: Effort, calls: int = 1) -> dict[str, float]:
     """Seconds of one call of each, measured in turn over `calls` calls at a time."""
 

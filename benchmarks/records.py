@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,11 @@ def write(kind: str, machine: str, date: str, record: dict[str, Any], folder: Pa
     path = _path(kind, machine, date, folder)
     path.write_text(json.dumps({"kind": kind, "machine": machine, "date": date, **record}, indent=1) + "\n", encoding="utf-8")
     return path
+
+
+def of_rows(kind: str, machine: str, rows: Mapping[str, Any]) -> Path:
+    """Writes today's record of a table, with what it was measured by."""
+    return write(kind, machine, today(), {"versions": versions(), "compiler": compiler(), "load": load(), "rows": rows})
 
 
 def read(kind: str, machine: str, date: str, folder: Path = RESULTS) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def measured(case: Case, by_hand: tuple[Case, ...], effort: Effort, *, full: boo
     operation.put_back()
     state = operation.run_by_gpuad()
     saved, scratch = operation.workload.saved_bytes(state), operation.workload.scratch_bytes(state)
-    times = lower_medians(lambda: turns(operation), effort)
+    times = lower_medians(lambda: operation.turns(seconds), effort)
     extra = max(times["forward"] - times["primal"], 0.0) if saved else 0.0
     return {
         "sizes": operation.workload.sizes or {name: size.whole({}) for name, size in case.sizes.items()},
@@ -50,22 +50,6 @@ def difference(ours: Any, theirs: Any, seed: Any) -> float:
     return float(f"{float(np.abs(ours - theirs).max(initial=0.0)) / scale:.1e}")
 
 
-def turns(operation: Operation) -> dict[str, float]:
-    """Seconds of each piece, one after the other."""
-    operation.put_back()
-    found = {"primal": seconds(operation.workload.bare), "by hand": seconds(operation.run_by_hand)}
-    operation.put_back()
-    states: list[Any] = []
-
-    def forward() -> None:
-        states.append(operation.workload.save())
-        operation.workload.forward(states[0])
-
-    found["forward"] = seconds(forward)
-    found["reverse"] = seconds(lambda: operation.workload.reverse(states[0]))
-    return found
-
-
 def main() -> None:
     """Prints the table, and writes the record of a machine."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -78,8 +62,7 @@ def main() -> None:
     rows = {case.kernel: measured(case, by_hand, effort) for case, by_hand in operations() if not chosen.only or case.kernel in chosen.only}
     print_rows("adjoints by gpuad and by hand", "operation", rows)
     if chosen.machine:
-        record = {"versions": records.versions(), "compiler": records.compiler(), "load": records.load(), "rows": rows}
-        print(records.write("adjoints", chosen.machine, records.today(), record).name)
+        print(records.of_rows("adjoints", chosen.machine, rows).name)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,12 @@ class Operation:
         self.workload.reverse(state)
         return state
 
+    def bytes(self) -> int:
+        """What gpuad saves and what its stacks take."""
+        self.put_back()
+        state = self.run_by_gpuad()
+        return self.workload.saved_bytes(state) + self.workload.scratch_bytes(state)
+
     @property
     def own_bytes(self) -> int:
         """What the adjoint by hand has beside primal arrays and gradients."""
@@ -84,6 +90,21 @@ class Operation:
         self.put_back()
         self.run_by_gpuad()
         return {name: (self.shadows[name].copy(), theirs) for name, theirs in found.items()}
+
+    def turns(self, seconds: Callable[[Callable[[], object]], float]) -> dict[str, float]:
+        """Seconds of each piece, one after the other, by a clock."""
+        self.put_back()
+        found = {"primal": seconds(self.workload.bare), "by hand": seconds(self.run_by_hand)}
+        self.put_back()
+        states: list[Any] = []
+
+        def forward() -> None:
+            states.append(self.workload.save())
+            self.workload.forward(states[0])
+
+        found["forward"] = seconds(forward)
+        found["reverse"] = seconds(lambda: self.workload.reverse(states[0]))
+        return found
 
     def atomics(self) -> tuple[int, int]:
         """How many atomic additions gpuad's kernels and those by hand execute."""

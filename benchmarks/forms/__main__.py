@@ -8,25 +8,23 @@ primal; where gpuad's saves something on the way forward, what the primal takes 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .. import records
-from ..measure import Effort, lower_medians
+from ..measure import Effort, cpu_seconds, lower_medians
 from ..shown import print_rows
-from .operations import OPERATIONS, Arranged, arranged, wordings
+from .operations import OPERATIONS, arranged, wordings
 
 
 def measured(operation: str, wording: str, effort: Effort, *, full: bool = True) -> dict[str, Any]:
     """The row of a wording."""
     made = arranged(operation, wording, full=full)
-    ours, theirs = made.gradients()
+    ours, theirs = made.gradients()["x"]
     atomics, by_hand_atomics = made.atomics()
     saved = made.bytes()
-    times = lower_medians(lambda: turns(made), effort)
+    times = lower_medians(lambda: made.turns(cpu_seconds), effort)
     extra = max(times["forward"] - times["primal"], 0.0) if saved else 0.0
     return {
         "by_hand_ms": round(1e3 * times["by hand"], 3),
@@ -37,30 +35,6 @@ def measured(operation: str, wording: str, effort: Effort, *, full: bool = True)
         "gpuad_atomics": atomics,
         "difference": float(f"{np.abs(ours - theirs).max() / np.abs(theirs).max():.1e}"),
     }
-
-
-def seconds(run: Callable[[], object]) -> float:
-    """CPU time of one call, of all threads."""
-    start = time.process_time()
-    run()
-    return time.process_time() - start
-
-
-def turns(made: Arranged) -> dict[str, float]:
-    """Seconds of each piece, one after the other."""
-    work = made.workload
-    made.put_back()
-    found = {"primal": seconds(work.bare), "by hand": seconds(made.run_by_hand)}
-    made.put_back()
-    states: list[Any] = []
-
-    def forward() -> None:
-        states.append(work.save())
-        work.forward(states[0])
-
-    found["forward"] = seconds(forward)
-    found["reverse"] = seconds(lambda: work.reverse(states[0]))
-    return found
 
 
 def main() -> None:
@@ -75,8 +49,7 @@ def main() -> None:
     rows = {f"{operation}: {wording}": measured(operation, wording, effort) for operation in chosen.only for wording in wordings(operation)}
     print_rows("wordings and adjoints by hand", "wording", rows)
     if chosen.machine:
-        record = {"versions": records.versions(), "compiler": records.compiler(), "load": records.load(), "rows": rows}
-        print(records.write("forms", chosen.machine, records.today(), record).name)
+        print(records.of_rows("forms", chosen.machine, rows).name)
 
 
 if __name__ == "__main__":

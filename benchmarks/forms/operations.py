@@ -11,12 +11,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpuad import Duplicated, api, pipeline
+from gpuad import Duplicated, api
 from gpuad.ir.nodes import Accumulate, How, Kernel, Take
 from gpuad.ir.rewrite import walk_stmts
 
-from ..adjoints.operations import counted, executed
-from ..workload import Workload, prepared
+from ..adjoints.operations import Launch
+from ..adjoints.operations import Operation as Gradient
+from ..workload import prepared
 
 HERE = Path(__file__).parent
 BY_HAND = "by_hand"
@@ -103,61 +104,7 @@ def wordings(operation: str) -> list[str]:
     return [name for name in ways(operation) if not name.startswith(BY_HAND)]
 
 
-@dataclass(frozen=True)
-class Arranged:
-    """A wording with its arrays and shadows, and the adjoint by hand on the same arrays with shadows of its own, which are `theirs`."""
-
-    workload: Workload
-    by_hand: tuple[tuple[pipeline.Call, Kernel], ...]
-    shadows: Arrays
-    theirs: Arrays
-    seed: Any
-
-    def put_back(self) -> None:
-        """All arrays as they were."""
-        self.workload.restore()
-        for name, shadow in self.theirs.items():
-            shadow[...] = self.seed if name == "y" else 0
-
-    def run_by_hand(self) -> None:
-        """The adjoint by hand, after the primal."""
-        for call, kernel in self.by_hand:
-            pipeline.run_primal(kernel, None, call)
-
-    def run(self) -> pipeline.State:
-        """The primal and gpuad's adjoint."""
-        state = self.workload.save()
-        self.workload.forward(state)
-        self.workload.reverse(state)
-        return state
-
-    def gradients(self) -> tuple[Any, Any]:
-        """gpuad's gradient and that by hand."""
-        self.put_back()
-        self.workload.bare()
-        self.run_by_hand()
-        self.workload.restore()
-        self.run()
-        return self.shadows["x"].copy(), self.theirs["x"].copy()
-
-    def atomics(self) -> tuple[int, int]:
-        """How many atomic additions gpuad's kernels and those by hand execute."""
-        self.put_back()
-        state = self.workload.save()
-        self.workload.forward(state)
-        ours = executed(self.workload, state)
-        self.put_back()
-        self.workload.bare()
-        return ours, sum(counted(call, kernel, [*call.bound.primals(), *call.offset_values()], None) for call, kernel in self.by_hand)
-
-    def bytes(self) -> int:
-        """What gpuad saves and what its stacks take."""
-        self.put_back()
-        state = self.run()
-        return self.workload.saved_bytes(state) + self.workload.scratch_bytes(state)
-
-
-def arranged(operation: str, wording: str, *, full: bool = False) -> Arranged:
+def arranged(operation: str, wording: str, *, full: bool = False) -> Gradient:
     """A wording at the sizes of the table (`full`), or at small ones."""
     made = OPERATIONS[operation]
     n, m = made.large if full else made.small
@@ -171,16 +118,17 @@ def arranged(operation: str, wording: str, *, full: bool = False) -> Arranged:
     way = ways(operation)[wording]
     workload = prepared(None, {"n": n, "m": m}, kernel, args, way.grid(n, m), way.block, 0)
     known = {**arrays, **{f"d{name}": shadow for name, shadow in theirs.items()}}
-    return Arranged(workload, tuple(_by_hand(operation, known, n, m)), shadows, theirs, seed)
+    seeds = {name: shadow.copy() for name, shadow in theirs.items()}
+    return Gradient(workload, tuple(_by_hand(operation, known, n, m)), arrays, frozenset({"y"}), shadows, theirs, seeds)
 
 
-def _by_hand(operation: str, known: Arrays, n: int, m: int) -> Iterator[tuple[pipeline.Call, Kernel]]:
+def _by_hand(operation: str, known: Arrays, n: int, m: int) -> Iterator[Launch]:
     for name, way in ways(operation).items():
         if name.startswith(BY_HAND):
             kernel = api.kernel(text(operation), name)
             args = tuple(known[d.name] for d in kernel.parameters)
             call = kernel.bind(way.grid(n, m), way.block, args, 0, None)
-            yield call, kernel.primal(call.aliases())
+            yield Launch(call, kernel.primal(call.aliases()), ())
 
 
 def atomic_statements(kernels: list[Kernel]) -> int:

@@ -23,8 +23,7 @@ def main() -> None:
     rows = {p.name: {"like": p.like, **p.measured(effort)} for p in wanted}
     print_rows("gradients of physics programs", "program", rows)
     if chosen.machine:
-        record = {"versions": records.versions(), "compiler": records.compiler(), "load": records.load(), "rows": rows}
-        print(records.write("physics", chosen.machine, records.today(), record).name)
+        print(records.of_rows("physics", chosen.machine, rows).name)
 
 
 if __name__ == "__main__":
