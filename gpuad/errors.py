@@ -45,11 +45,16 @@ class ArgumentAxisError(ArgumentError, np.exceptions.AxisError):
     """An axis that an array has not: NumPy's AxisError."""
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """A question for the end of a message: the known names that are like an unknown one; nothing where none is."""
+def alike(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that are like an unknown one, at most three."""
     import difflib
 
-    close = difflib.get_close_matches(name, [n for n in known if not n.startswith("_")], 3, 0.7)
+    return difflib.get_close_matches(name, list(known), 3, 0.7)
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A question for the end of a message: the known names that are like an unknown one; nothing where none is."""
+    close = alike(name, (n for n in known if not n.startswith("_")))
     return f". Did you mean {' or '.join(f'`{n}`' for n in close)}?" if close else ""
 
 

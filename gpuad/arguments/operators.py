@@ -6,7 +6,6 @@ no gradient.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..deferred_import import import_registered
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentTypeError, alike
 from .arrays import is_array, on_its_memory
 
 
@@ -41,7 +40,21 @@ class Compared:
     __hash__ = object.__hash__  # which object it is: a pair is the key of its seed
 
 
-_operations: dict[str, Callable[..., Any]] = {}
+class _Operations(dict[str, Callable[..., Any]]):
+    """Array operations by NumPy's names. ArgumentTypeError for a name of none, which names those that are near."""
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        found = offered(name)
+        if found is None:
+            close = alike(name, self)
+            near = f" (near it: {', '.join(close)})" if close else ""
+            raise ArgumentTypeError(
+                f"gpuad.ops has no operation {name!r}{near}; use `.primal` for the raw array, or a kernel or a rule of your own"
+            )
+        return found
+
+
+_operations = _Operations()
 _USUAL = frozenset((bool, int, float, complex))
 _OPERANDS = (Compared, bool, int, float, complex, np.generic)
 
@@ -54,14 +67,7 @@ def provide(operations: Mapping[str, Callable[..., Any]]) -> None:
 
 def operation(name: str) -> Callable[..., Any]:
     """The operation of a name, `linalg.solve` among them. ArgumentTypeError where there is none, which names those that are near."""
-    found = _operations.get(name) or offered(name)
-    if found is None:
-        close = difflib.get_close_matches(name, _operations, 3, 0.7)
-        near = f" (near it: {', '.join(close)})" if close else ""
-        raise ArgumentTypeError(
-            f"gpuad.ops has no operation {name!r}{near}; use `.primal` for the raw array, or a kernel or a rule of your own"
-        )
-    return found
+    return _operations[name]
 
 
 def offered(name: str) -> Callable[..., Any] | None:
@@ -106,7 +112,7 @@ def _operator(name: str) -> Any:
     """`pair <op> other`."""
 
     def compute(self: Any, other: Any) -> Any:
-        return (_operations.get(name) or operation(name))(self, other) if is_operand(other) else NotImplemented
+        return _operations[name](self, other) if is_operand(other) else NotImplemented
 
     return compute
 
@@ -115,7 +121,7 @@ def _reflected(name: str) -> Any:
     """`other <op> pair`."""
 
     def compute(self: Any, other: Any) -> Any:
-        return (_operations.get(name) or operation(name))(other, self) if is_operand(other) else NotImplemented
+        return _operations[name](other, self) if is_operand(other) else NotImplemented
 
     return compute
 
@@ -124,7 +130,7 @@ def _in_place(name: str) -> Any:
     """`pair <op>= other`."""
 
     def compute(self: Any, other: Any) -> Any:
-        return (_operations.get(name) or operation(name))(self, other, out=self) if is_operand(other) else NotImplemented
+        return _operations[name](self, other, out=self) if is_operand(other) else NotImplemented
 
     return compute
 
@@ -184,7 +190,7 @@ class Arithmetic:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
         """`np.exp(x)`, `numpy_array * x`: NumPy asks here before it computes."""
         if method == "__call__" and out is None and not keywords and ufunc.__name__ not in _COMPARED:
-            return (_operations.get(ufunc.__name__) or operation(ufunc.__name__))(*inputs)
+            return _operations[ufunc.__name__](*inputs)
         return _forwarded(ufunc.__name__, method, inputs, out[0] if isinstance(out, tuple) else out, keywords)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *inputs: Any, out: Any = None, **keywords: Any) -> Any:

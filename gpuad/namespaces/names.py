@@ -13,7 +13,6 @@ UnknownNameError, which names what is near, for a name that the library has not.
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable
 from functools import update_wrapper, wraps
@@ -27,7 +26,7 @@ import numpy as np
 from ..arguments.annotations import Active, Duplicated
 from ..arguments.arrays import is_array, namespace
 from ..arguments.operators import by_place, names, offered
-from ..errors import ArgumentTypeError, GpuadError, UnknownNameError
+from ..errors import ArgumentTypeError, GpuadError, UnknownNameError, alike
 from ..ops.plain_results import bare
 from . import kernels
 from .making import PAIRS, array_type, holds_pair, makers, number_type
@@ -94,7 +93,7 @@ def resolved(space: Any, name: str) -> Any:
     try:
         value = getattr(library, name)
     except AttributeError:
-        close = difflib.get_close_matches(name, dir(library), 3, 0.7)
+        close = alike(name, dir(library))
         near = f": near it are {', '.join(close)}" if close else ""
         raise UnknownNameError(f"module {space.__name__!r} has no attribute {name!r}, nor has {library.__name__}{near}") from None
     return _become(space, name, value)
@@ -191,7 +190,7 @@ def _guarded_method(path: str, method: str, function: Callable[..., Any]) -> Cal
 
 
 def _unknown(path: str) -> str:
-    close = difflib.get_close_matches(path, names(), 3, 0.7)
+    close = alike(path, names())
     near = f" (near it: {', '.join(close)})" if close else ""
     return (
         f"{path} of a pair is not recorded{near}: its gradient would be dropped. Write it with other operations, as a kernel or as a rule "
