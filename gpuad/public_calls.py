@@ -51,6 +51,13 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def named(function: Callable[P, R], name: str, text: str) -> Callable[P, R]:
+    """A function that is made for several names, with one of them and its docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
+
+
 def public_operation(function: Callable[P, R]) -> Callable[P, R]:
     """As `public`, for a function that stands for one of NumPy's. Errors of NumPy's that its arguments lead to become ArgumentErrors, which
     show the arguments."""

@@ -16,7 +16,7 @@ import numpy as np
 from ..arguments.annotations import Duplicated
 from ..arguments.arrays import is_array
 from ..errors import ArgumentValueError, ShadowError
-from ..public_calls import brief
+from ..public_calls import brief, named
 from ..tape.rules import rule
 from .adjoints import scipy_of
 from .elementwise import apply
@@ -102,13 +102,16 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: Any = "reflect
     return _filtered("correlate", input, weights, mode, cval, origin, output)
 
 
+def turned(window: Any, origin: Any) -> tuple[Any, list[Any]]:
+    """The window of a convolution as that of a correlation, with its origin along each axis."""
+    shape = primal_of(window).shape
+    return window[(slice(None, None, -1),) * len(shape)], [-of_axis(origin, k) - (1 - m % 2) for k, m in enumerate(shape)]
+
+
 def convolve(input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, origin: Any = 0) -> Any:
     """The convolution with weights of as many dimensions, as `scipy.ndimage.convolve`; weights may be a pair."""
-    weights = as_operand("convolve", weights)
-    shape = primal_of(weights).shape
-    moved = [-of_axis(origin, k) - (1 - m % 2) for k, m in enumerate(shape)]
-    turned = weights[(slice(None, None, -1),) * len(shape)]
-    return _filtered("convolve", input, turned, mode, cval, moved, output)
+    window, moved = turned(as_operand("convolve", weights), origin)
+    return _filtered("convolve", input, window, mode, cval, moved, output)
 
 
 def _along(name: str, input: Any, weights: Any, axis: int) -> tuple[int, Any]:
@@ -230,9 +233,7 @@ def _fourier(name: str) -> Callable[..., Any]:
         ones = library_behind([input]).ones(primal_of(input).shape, primal_of(input).dtype)
         return delivered(apply("multiply", input, getattr(scipy_of(ones, "ndimage"), name)(ones, by, n, axis)), output)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As `scipy.ndimage.{name}`."
-    return function
+    return named(function, name, f"As `scipy.ndimage.{name}`.")
 
 
 def _slope(name: str, across: Sequence[float]) -> Callable[..., Any]:
@@ -246,9 +247,7 @@ def _slope(name: str, across: Sequence[float]) -> Callable[..., Any]:
             found = correlate1d(found, library.asarray(np.array(across)), k, None, of_axis(mode, k), cval)
         return delivered(found, output)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As `scipy.ndimage.{name}`."
-    return function
+    return named(function, name, f"As `scipy.ndimage.{name}`.")
 
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (

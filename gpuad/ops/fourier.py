@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentTypeError, ArgumentValueError
-from ..public_calls import brief, index
+from ..public_calls import brief, index, named
 from ..tape.rules import rule
 from .adjoints import add_to, library_of, scipy_of
 from .elementwise import apply, are_disjoint, check_out, check_recorded
@@ -297,10 +297,9 @@ def _trigonometric_functions(name: str, inverse: bool) -> list[Callable[..., Any
     def several(x: Any, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, overwrite_x: bool = False) -> Any:
         return _several_trigonometric(name, x, type, s, axes if axes is None or np.ndim(axes) else (axes,), norm, inverse)
 
-    for function, ending in ((one, ""), (several, "n")):
-        function.__name__ = function.__qualname__ = f"{'i' if inverse else ''}{name}{ending}"
-        function.__doc__ = f"As `scipy.fft.{function.__name__}`, of real arrays; the input is never overwritten."
-    return [one, several]
+    own = f"{'i' if inverse else ''}{name}"
+    text = "As `scipy.fft.{}`, of real arrays; the input is never overwritten."
+    return [named(function, known, text.format(known)) for function, known in ((one, own), (several, f"{own}n"))]
 
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (

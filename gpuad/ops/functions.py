@@ -19,6 +19,7 @@ import numpy as np
 from ..arguments.annotations import Active, BatchDuplicated, Duplicated
 from ..arguments.arrays import namespace
 from ..errors import ArgumentTypeError
+from ..public_calls import named
 from .elementwise import apply, are_disjoint, check_into
 from .layout import array_of, primal_of
 from .special import SPECIAL
@@ -360,9 +361,7 @@ def _of_numbers(name: str, count: int, text: str) -> Callable[..., Any]:
         return apply(name, x, y, out=out)
 
     function = one if count == 1 else two
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
-    return function
+    return named(function, name, text)
 
 
 MORE = {

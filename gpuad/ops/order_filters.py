@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentValueError, UnsupportedError
+from ..public_calls import named
 from ..tape.rules import rule
 from .adjoints import library_of, scipy_of
 from .elementwise import apply, check_recorded
-from .filters import bordered, delivered, of_axis, windows
+from .filters import bordered, delivered, of_axis, turned, windows
 from .indexing import take
 from .layout import axis_of, primal_of
 from .parts import as_operand
@@ -89,9 +90,7 @@ def _by_rank(name: str, rank: Callable[[int, Any], int], asks: bool) -> Callable
         window = _window(name, primal_of(as_operand(name, input)).ndim, said.pop("size"), said.pop("footprint"))
         return _selected(name, lambda count: rank(count, own), input, window, **said)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As `scipy.ndimage.{name}`."
-    return function
+    return named(function, name, f"As `scipy.ndimage.{name}`.")
 
 
 def _percentile(count: int, percentile: float) -> int:
@@ -115,9 +114,7 @@ def _along(name: str, filter: Callable[..., Any]) -> Callable[..., Any]:
         sizes, origins = ([n if k == axis else m for k in range(ndim)] for n, m in ((size, 1), (origin, 0)))
         return filter(input, size=sizes, output=output, mode=mode, cval=cval, origin=origins)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As `scipy.ndimage.{name}`."
-    return function
+    return named(function, name, f"As `scipy.ndimage.{name}`.")
 
 
 # --- morphology --------------------------------------------------------------------------------------------------------------------------
@@ -128,8 +125,8 @@ def _eroded(input: Any, window: Any, **said: Any) -> Any:
 
 
 def _dilated(input: Any, window: Any, origin: Any = 0, **said: Any) -> Any:
-    moved = [-of_axis(origin, k) - (1 - m % 2) for k, m in enumerate(window.shape)]
-    return maximum_filter(input, footprint=window[(slice(None, None, -1),) * window.ndim], origin=moved, **said)
+    mirrored, moved = turned(window, origin)
+    return maximum_filter(input, footprint=mirrored, origin=moved, **said)
 
 
 def _opened(input: Any, window: Any, **said: Any) -> Any:
@@ -165,9 +162,7 @@ def _morphology(name: str) -> Callable[..., Any]:
         window = _window(name, primal_of(input).ndim, size, footprint)
         return delivered(_MORPHOLOGY[name](input, window, mode=mode, cval=cval, origin=origin), output)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As `scipy.ndimage.{name}`, of flat structures."
-    return function
+    return named(function, name, f"As `scipy.ndimage.{name}`, of flat structures.")
 
 
 # --- sums over labels --------------------------------------------------------------------------------------------------------------------

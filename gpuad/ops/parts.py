@@ -16,7 +16,7 @@ import numpy as np
 from ..arguments.annotations import Duplicated
 from ..arguments.arrays import is_array
 from ..errors import ArgumentValueError
-from ..public_calls import brief
+from ..public_calls import brief, named
 from .adjoints import library_of
 from .elementwise import apply
 from .functions import arctan2, copy, multiply
@@ -156,14 +156,13 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 def at_least(ndim: int) -> Callable[..., Any]:
     """`atleast_1d`, `atleast_2d`, `atleast_3d`."""
+    name = f"atleast_{ndim}d"
 
     def function(*arys: Any) -> Any:
         found = tuple(view(as_operand(name, a), lambda p: getattr(library_of(p), name)(p)) for a in arys)
         return found[0] if len(found) == 1 else found
 
-    name = function.__name__ = function.__qualname__ = f"atleast_{ndim}d"
-    function.__doc__ = f"Views with {ndim} axes or more, as `numpy.{name}`."
-    return function
+    return named(function, name, f"Views with {ndim} axes or more, as `numpy.{name}`.")
 
 
 def viewing(name: str) -> Callable[..., Any]:
@@ -173,9 +172,7 @@ def viewing(name: str) -> Callable[..., Any]:
         array_of(name, m)
         return view(m, lambda p: getattr(library_of(p), name)(p, *args, **keywords))
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The view that `numpy.{name}` gives."
-    return function
+    return named(function, name, f"The view that `numpy.{name}` gives.")
 
 
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
@@ -196,9 +193,7 @@ def stacked(name: str, ndim: int, axis: int) -> Callable[..., Any]:
         raised = [transpose(at_least(2)(x)) if name == "column_stack" and primal_of(x).ndim < 2 else at_least(ndim)(x) for x in arrays]
         return concatenate(raised, along)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The arrays beside each other, as `numpy.{name}`."
-    return function
+    return named(function, name, f"The arrays beside each other, as `numpy.{name}`.")
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
@@ -241,9 +236,7 @@ def triangle(name: str) -> Callable[..., Any]:
         library, shape = library_behind([m]), primal_of(m).shape[-2:]
         return apply("where", getattr(library, name)(library.ones(shape, bool), k), m, 0.0 if primal_of(m).dtype.kind in "fc" else 0)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"A triangle of matrices, zeros beside it, as `numpy.{name}`."
-    return function
+    return named(function, name, f"A triangle of matrices, zeros beside it, as `numpy.{name}`.")
 
 
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Any, ...]:
@@ -277,9 +270,7 @@ def shifted(name: str, sign: int) -> Callable[..., Any]:
         along = axes_of(name, axes, len(shape))
         return roll(x, [sign * (shape[a] // 2) if sign > 0 else -(shape[a] // 2) for a in along], along)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The spectrum with its zero frequency moved, as `numpy.fft.{name}`."
-    return function
+    return named(function, name, f"The spectrum with its zero frequency moved, as `numpy.fft.{name}`.")
 
 
 def _last_diagonal(x: Any, /, *, offset: int = 0) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import is_array, namespace
 from ..errors import ArgumentTypeError
+from ..public_calls import named
 
 PLAIN = (
     "all", "allclose", "any", "argmax", "argmin", "argpartition", "argsort", "argwhere", "array2string", "array_equal", "array_equiv",
@@ -60,9 +61,7 @@ def _plain(name: str) -> Callable[..., Any]:
         own = getattr(library, name, None) or find(np) if "." not in name else find(library)  # of CuPy's some are NumPy's own
         return own(*map(bare, args), **bare(keywords))
 
-    function.__name__ = function.__qualname__ = name.rpartition(".")[2]
-    function.__doc__ = f"As the array library's `{name}` of the arrays: a plain result, without a gradient."
-    return function
+    return named(function, name.rpartition(".")[2], f"As the array library's `{name}` of the arrays: a plain result, without a gradient.")
 
 
 TABLE = {name: _plain(name) for name in PLAIN}

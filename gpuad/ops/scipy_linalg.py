@@ -7,7 +7,6 @@ Raises ArgumentValueError for shapes that do not fit, UnsupportedError for what 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,7 +25,8 @@ from .linear_algebra import inv, solve, svd
 from .parts import as_operand
 from .plain_results import bare, library_behind
 from .rearranging import Rearrangement
-from .reductions import result_for, sum
+from .reductions import result_for
+from .reductions import sum as sum_along
 from .views import moveaxis, reshape
 
 
@@ -202,14 +202,14 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Lstsq:
     if primal_of(b).ndim not in (1, 2) or primal_of(b).shape[0] != m:
         raise ArgumentValueError(f"lstsq: b of shape {tuple(primal_of(b).shape)} for a matrix of shape {(m, n)}")
     rank = int(library.linalg.matrix_rank(bare(a)))
-    if rank < sorted((m, n))[0]:
+    if rank < min(m, n):
         raise UnsupportedError(f"lstsq: the matrix has rank {rank}, where the solution is not differentiable")
     right = reshape(b, (m, -1))
     columns = primal_of(right).shape[1]
     out = result_for((a, right), (n, columns), np.result_type(kind, primal_of(b).dtype))
     _lstsq(a, right, out)
     left = apply("subtract", right, matmul(a, out))
-    squares = sum(apply("square", apply("absolute", left)), axis=0) if m > n else library.empty(0)
+    squares = sum_along(apply("square", apply("absolute", left)), axis=0) if m > n else library.empty(0)
     return Lstsq(reshape(out, (n, *primal_of(b).shape[1:])), squares, rank, svd(a, compute_uv=False))
 
 
@@ -256,7 +256,7 @@ def block_diag(*arrs: Any) -> Any:
     """A matrix with these along its diagonal, as `scipy.linalg.block_diag`."""
     parts = [reshape(x, (1, -1)) if primal_of(x).ndim < 2 else x for x in (as_operand("block_diag", x) for x in arrs)]
     shapes = [primal_of(x).shape for x in parts]
-    height, width = (builtin_sum(shape[k] for shape in shapes) for k in (0, 1))
+    height, width = (sum(shape[k] for shape in shapes) for k in (0, 1))
     out = result_for(tuple(parts), (height, width), np.result_type(*(primal_of(x).dtype for x in parts)))
     apply("copyto", 0, out=out)
     row = column = 0
@@ -264,10 +264,6 @@ def block_diag(*arrs: Any) -> Any:
         copyto(out[row : row + m, column : column + n], x)
         row, column = row + m, column + n
     return out
-
-
-def builtin_sum(numbers: Any) -> int:
-    return functools.reduce(lambda a, b: a + b, numbers, 0)
 
 
 def khatri_rao(a: Any, b: Any) -> Any:

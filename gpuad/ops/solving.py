@@ -20,7 +20,7 @@ import numpy as np
 from ..arguments.annotations import Active, Const, Duplicated
 from ..arguments.recorder import unrecorded
 from ..errors import ArgumentTypeError, ArgumentValueError, ConvergenceError, UnsupportedError
-from ..public_calls import brief, show
+from ..public_calls import brief, named, show
 from ..tape.facade import Tape
 from ..tape.rules import rule
 from .adjoints import add_to, library_of
@@ -193,12 +193,11 @@ def sparse_solver(name: str) -> Callable[..., Any]:
             found = solve_with(_dense, b, as_operand(name, A), solver=solver, tol=exact, maxiter=maxiter)
         return found if name == "spsolve" else (found, 0)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
+    text = (
         f"As `scipy.sparse.linalg.{name}`, by `solve_with`: gradients by the adjoint system to the same tolerance. Preconditioners and "
         "first guesses change no solution, and are not used; ConvergenceError in the place of an `info` that is not 0."
     )
-    return function
+    return named(function, name, text)
 
 
 TABLE: dict[str, Callable[..., Any]] = {"solve_with": solve_with} | {

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..arguments.annotations import Active, Duplicated
 from ..errors import ShadowError, UnsupportedError
+from ..public_calls import named
 from ..tape.rules import rule
 from .adjoints import add_to, library_of, scipy_of
 from .elementwise import apply, as_pair, check_recorded
@@ -167,9 +168,7 @@ def _function(name: str) -> Callable[..., Any]:
             _special(*given, *[None] * (3 - len(given)), result, name)
         return result if out is None else apply("copyto", result, out=out)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As `scipy.special.{name}`."
-    return function
+    return named(function, name, f"As `scipy.special.{name}`.")
 
 
 TABLE: dict[str, Callable[..., Any]] = {name: _function(name) for name in _RULES}

@@ -17,7 +17,7 @@ import numpy as np
 from ..arguments.annotations import Active, BatchDuplicated, Duplicated
 from ..arguments.arrays import namespace
 from ..errors import ArgumentTypeError, ArgumentValueError, ShadowError, UnsupportedError
-from ..public_calls import brief
+from ..public_calls import brief, named
 from ..tape.rules import rule
 from .adjoints import library_of, part_for
 from .elementwise import apply
@@ -65,9 +65,7 @@ def without_nan(name: str, reduce: Callable[..., Any], value: float) -> Callable
         known = apply("where", library_behind([a]).isnan(bare(a)), value, a)
         return reduce(known, axis=axis, keepdims=keepdims)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"As `numpy.{name}`; what is no number gets no gradient."
-    return function
+    return named(function, name, f"As `numpy.{name}`; what is no number gets no gradient.")
 
 
 def nanmean(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
