@@ -17,7 +17,7 @@ from gpuad.tools.cases import Case
 from .. import records
 from ..measure import Effort, lower_medians, seconds
 from ..shown import print_rows
-from .operations import Operation, made, operations
+from .operations import made, operations
 
 
 def measured(case: Case, by_hand: tuple[Case, ...], effort: Effort, *, full: bool = True) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from .infinities import Infinities, infinities
 
 @dataclass(frozen=True)
 class Activity:
-    """What varies, what is useful, and their intersections; `reached` is what would vary if nothing cancelled, `shadowed` are the global
-    buffers that have a shadow, `infinities` what may be infinite."""
+    """Values that vary, that are useful, and their intersections; `reached` are those that would vary if nothing cancelled, `shadowed` the
+    global buffers that have a shadow, `infinities` what may be infinite."""
 
     shadowed: frozenset[ir.Buffer]
     reached: frozenset[ir.Var | ir.Buffer]

@@ -28,7 +28,7 @@ from .explain import Explanation, explanation
 
 @dataclass(frozen=True)
 class Written:
-    """What a text is made of: the contract, the generated kernels in the order of their launches, the account, the facts of the launch if
+    """The parts of a text: the contract, the generated kernels in the order of their launches, the account, the facts of the launch if
     it is for one, and the arrays of adjoints."""
 
     contract: str

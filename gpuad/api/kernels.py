@@ -607,7 +607,7 @@ class OfFunction(Kernel):
 
 
 class Held:
-    """What users hold of a family of kernels: its names are those of the interface."""
+    """The object that users hold of a family of kernels: its names are those of the interface."""
 
     __slots__ = ("__weakref__", "_family")
 

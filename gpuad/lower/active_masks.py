@@ -14,6 +14,7 @@ active mask. Raises UnsupportedError where threads leave a `while` at different 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeGuard
 
 from ..analysis.uniformity import is_uniform, parts, uniform
 from ..errors import UnsupportedError
@@ -36,7 +37,7 @@ def _asks(block: ir.Block) -> bool:
     return any(_is_asked(s) for s in walk_stmts(block))
 
 
-def _is_asked(stmt: ir.Stmt) -> bool:
+def _is_asked(stmt: ir.Stmt) -> TypeGuard[ir.Shuffle]:
     return isinstance(stmt, ir.Shuffle) and stmt.op == "active"
 
 
@@ -48,7 +49,7 @@ class _Masks:
         """The block, to which the threads of a mask come; None: all that have not returned."""
         out: list[ir.Stmt] = []
         for stmt in block:
-            if isinstance(stmt, ir.Shuffle) and stmt.op == "active":
+            if _is_asked(stmt):
                 out.append(replace(stmt, op="ballot") if mask is None else ir.Let(stmt.var, mask, span=stmt.span))
             elif not any(map(_asks, blocks(stmt))):
                 out.append(stmt)

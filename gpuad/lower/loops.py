@@ -341,7 +341,7 @@ def _alone(s: Lowering, loop: Loop) -> tuple[Loop, tuple[surface.Stmt, ...]]:
 
 
 def _parts(e: surface.Expr) -> Iterator[surface.Expr]:
-    """What is evaluated one after the other."""
+    """The expressions that are evaluated one after the other."""
     if isinstance(e, surface.Comma):
         yield from _parts(e.first)
         yield from _parts(e.second)

@@ -1,4 +1,4 @@
-"""What launches have in common that differ only in where their arrays lie and in real numbers: what they reach, and their adjoint.
+"""Kinds of launches: those of one kind differ only in where their arrays lie and in real numbers. They reach the same, by one adjoint.
 
 In: a bound call. Out: its kind, found out once for all calls that are alike (`api.once`), with regions counted from the beginning of each
 allocation; for a launch these become uses of its own allocations (`Footprint.at`).
