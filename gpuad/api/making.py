@@ -24,8 +24,9 @@ from .argument_flattening import ModuleMemory
 from .bounds_checked import BoundsCheckedKernel
 from .expanded_kernels import ExpandedKernel
 from .grid_kernels import GridKernel
+from .held import BoundLaunch, inside
 from .kept_kernels import of_text
-from .kernels import BoundLaunch, Family, Kernel, OfFunction, TextKernel, inside
+from .kernels import Family, Kernel, OfFunction, TextKernel
 
 _families: list[Callable[[Any], Family | None]] = []
 
