@@ -15,8 +15,8 @@ import numpy as np
 
 from .api import BoundLaunch, CallKey, Family, Kernel, Past, Planned, offer, on_stream
 from .api.adjoint_text import AdjointText
-from .api.held import bound_launch
 from .api.kept_kernels import Kept, of_function
+from .api.kernels import bound_launch
 from .arguments import split_options
 from .arguments.annotations import Active, Duplicated
 from .arguments.arrays import as_array, is_array

@@ -8,8 +8,7 @@ from .derivatives import Forward, Mode, Reverse, array_module, autodiff, check_r
 from .dropped_gradients import check_flow, outside_of_tapes
 from .expanded_kernels import ExpandedKernel
 from .grid_kernels import GridKernel
-from .held import BoundLaunch
-from .kernels import Family, Kernel, Planned, TextKernel, pattern_of
+from .kernels import BoundLaunch, Family, Kernel, Planned, TextKernel, pattern_of
 from .launch_plan import once
 from .making import from_file, kernel, offer
 from .pairs import Saved, autodiff_thunk, check_flow_bare

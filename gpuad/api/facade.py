@@ -15,8 +15,7 @@ from ..public_calls import public, taking, text
 from ..runtime.array_types import Extents, NdArray
 from . import making
 from .adjoint_text import AdjointText
-from .held import BoundLaunch, Held, bound_launch
-from .kernels import TextKernel
+from .kernels import BoundLaunch, Held, TextKernel, bound_launch
 
 
 class Kernel(Held):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
@@ -38,14 +38,13 @@ from ..pipeline.derived_kernels import Adjoint, Tangent
 from ..pipeline.passes import primal_of, reverse_of, second_of, tangent_of
 from ..pipeline.pattern import Pattern
 from ..progress import doing
-from ..public_calls import fits, how_called
+from ..public_calls import fits, how_called, public
 from ..recursion_limit import room
 from ..runtime.array_types import Extents, NdArray
 from ..source import SourceFile
 from .adjoint_text import AdjointText, adjoint_text
 from .argument_flattening import FlatArguments, Flattening, ModuleMemory, library_of, on_stream
 from .call_replay import CallKey, Launch, Past, call_key, note, plain, replay_call
-from .held import BoundLaunch, bound_launch
 from .kept_kernels import Kept, of_function, of_text
 from .moved_arguments import moved_arguments, moving_values
 from .specialization_key import Ready, ready, rounding, specialization_key
@@ -605,6 +604,43 @@ class OfFunction(Kernel):
 
     def _recalled(self, name: str) -> Kept:
         return of_function(self._kind, self._function)
+
+
+class Held:
+    """The object that users hold of a family of kernels: its names are those of the interface."""
+
+    __slots__ = ("__weakref__", "_family")
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+
+    def __repr__(self) -> str:
+        return repr(self._family)
+
+
+def inside(kernel: Any) -> Any:
+    """The family of what users hold; anything else as it is."""
+    return kernel._family if isinstance(kernel, Held) else kernel
+
+
+@dataclass(frozen=True)
+class BoundLaunch:
+    """`kernel[grid, block]`, to be called with the arguments."""
+
+    kernel: Kernel | Callable[..., None]
+    grid: Any
+    block: Any
+
+    @public
+    def __call__(self, *args: Any, shared_mem: int = 0, stream: Any = None) -> None:
+        self.kernel(self.grid, self.block, args, shared_mem=shared_mem, stream=stream)
+
+
+def bound_launch(kernel: Any, geometry: Any) -> BoundLaunch:
+    """`kernel[grid, block]`. LaunchError for another index."""
+    if not isinstance(geometry, tuple) or len(geometry) != 2:
+        raise LaunchError(f"`{kernel.name}`: write kernel[grid, block](*args), with shared_mem=bytes as a keyword if it needs any")
+    return BoundLaunch(kernel, *geometry)
 
 
 def refuse_call(family: Family, error: TypeError, call: Sequence[Any], keywords: Mapping[str, Any]) -> None:

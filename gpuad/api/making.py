@@ -24,9 +24,8 @@ from .argument_flattening import ModuleMemory
 from .bounds_checked import BoundsCheckedKernel
 from .expanded_kernels import ExpandedKernel
 from .grid_kernels import GridKernel
-from .held import BoundLaunch, inside
 from .kept_kernels import of_text
-from .kernels import Family, Kernel, OfFunction, TextKernel
+from .kernels import BoundLaunch, Family, Kernel, OfFunction, TextKernel, inside
 
 _families: list[Callable[[Any], Family | None]] = []
 

@@ -18,8 +18,7 @@ from .. import api
 from ..analysis.activity import activity
 from ..analysis.flows import differentiable
 from ..api import ExpandedKernel, Family, GridKernel, Kernel
-from ..api.held import inside
-from ..api.kernels import refuse_call
+from ..api.kernels import inside, refuse_call
 from ..arguments import check_form, check_launch, layouts
 from ..arguments.annotations import Active, BatchDuplicated, Const, Duplicated
 from ..arguments.arrays import address, leaf_memory, namespace, resolve
